@@ -1,13 +1,14 @@
 //! The kernel model of NCCL's collectives.
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
-use super::chip::{Chip, ramped_us};
+use super::chip::Chip;
 use super::family::Family;
+use super::kernel_model::collective_us;
 use super::keys::Key;
+use crate::physics::Shape;
 use crate::physics::communication::{Collective, ExchangeShape};
-use crate::physics::{Shape, Work};
 
-/// NCCL's collectives: launch + per rank + the bytes that each rank sends over its link.
+/// NCCL's collectives, by [`collective_us`].
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeModel;
 
@@ -22,8 +23,7 @@ impl Family for ExchangeModel {
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];
 
     fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
-        let Work { bytes, .. } = shape.work();
-        c[0] + c[3] * shape.gpus + ramped_us(bytes, chip.link_bytes_per_s * c[1], c[2])
+        collective_us(c, shape.gpus, shape.work().bytes, chip)
     }
 
     fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {

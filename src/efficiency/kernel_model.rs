@@ -227,7 +227,12 @@ impl Family for MoeModel {
     }
 }
 
-/// All-reduce: launch + per rank + the bytes that each rank sends over its link.
+/// Time of a collective: launch + per rank + the bytes that each rank sends over its link.
+pub(super) fn collective_us(c: &[f64], gpus: f64, sent_bytes: f64, chip: &Chip) -> f64 {
+    c[0] + c[3] * gpus + ramped_us(sent_bytes, chip.link_bytes_per_s * c[1], c[2])
+}
+
+/// vLLM's own all-reduce, by [`collective_us`].
 #[derive(Debug, Clone, Copy)]
 pub struct AllReduceModel;
 
@@ -241,8 +246,7 @@ impl Family for AllReduceModel {
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
 
     fn time_us(c: &[f64], shape: &AllReduceShape, chip: &Chip) -> f64 {
-        let wire_us = ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2]);
-        c[0] + c[3] * shape.gpus + wire_us
+        collective_us(c, shape.gpus, shape.work().bytes, chip)
     }
 
     fn shape(_: &AllReduceKind, point: &[f64]) -> AllReduceShape {

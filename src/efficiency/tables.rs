@@ -126,11 +126,12 @@ impl Tables {
     /// # Errors
     /// Those of reading a table's header.
     pub fn are_empty(&self) -> Result<bool> {
-        let mut own = OwnTables { tables: self, are_some: false };
-        if self.gpus.len() == 1 {
-            for_each_family(&mut own)?;
+        if self.gpus.len() > 1 {
+            return Ok(false);
         }
-        Ok(self.gpus.len() == 1 && !own.are_some)
+        let mut own = OwnTables { tables: self, are_some: false };
+        for_each_family(&mut own)?;
+        Ok(!own.are_some)
     }
 
     /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.

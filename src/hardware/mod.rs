@@ -31,5 +31,4 @@ mod sense;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub(crate) use spec::Hardware;
-pub(crate) use spec::{Architecture, HostLink, InterconnectKind};
+pub(crate) use spec::{Architecture, Hardware, HostLink, InterconnectKind};

@@ -105,7 +105,7 @@ fn attention_width(attention: &Attention, ranks: Ranks) -> f64 {
             let latents = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) + mla.q_lora_rank.unwrap_or(0);
             match mla.sparse {
                 None => latents + heads * (2 * key + mla.qk_nope_head_dim + 2 * mla.v_head_dim),
-                // Queries before and after the absorption, the output in the latent space and after it.
+                // Queries, absorbed queries, the output in the latent space, and its projection to values.
                 Some(_) => latents + heads * (key + 2 * mla.kv_lora_rank + mla.qk_rope_head_dim + mla.v_head_dim),
             }
         }

@@ -22,7 +22,6 @@ mod window;
 
 pub use builtin::builtin_names;
 pub(crate) use sampling::SamplingDefaults;
-pub(crate) use shape::Model;
 pub(crate) use shape::{
-    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
+    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
 };

@@ -108,7 +108,7 @@ pub struct SparseAttention {
 pub struct Indexer {
     /// Query heads (`index_n_heads`).
     pub num_heads: u64,
-    /// Width of a query head and of the key (`index_head_dim`).
+    /// Width of a query head, and of a token's key (`index_head_dim`).
     pub head_dim: u64,
     /// Storage of the query's projection (`wq_b`).
     pub query_weights: WeightFormat,

@@ -57,11 +57,12 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
     };
     let known = family::find(model_type);
     let hybrid = known.and_then(|family| family.hybrid);
+    let is_sparse = known.is_some_and(|family| family.sparse);
     if let Some(Value::Array(types)) = text.get("layer_types") {
         let is_known = |name: &str| {
             KNOWN_LAYER_TYPES.contains(&name)
                 || (hybrid.is_some() && name == LINEAR_LAYER)
-                || (known.is_some_and(|family| family.sparse) && name == SPARSE_LAYER)
+                || (is_sparse && name == SPARSE_LAYER)
         };
         let unknown = types.iter().filter_map(Value::as_str).find(|name| !is_known(name));
         if let Some(unknown) = unknown {
@@ -70,7 +71,6 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
         }
     }
     for section in [text, outer] {
-        let is_sparse = known.is_some_and(|family| family.sparse);
         let is_read = |key: &str| {
             hybrid.is_some_and(|hybrid| read_by(hybrid).contains(&key)) || (is_sparse && key == "index_topk")
         };

@@ -31,7 +31,7 @@ fn a_chunk_of_two_tokens_takes_about_as_long_as_a_decode() {
             let model = Model::builtin(name).unwrap();
             for tp in [1, 8] {
                 let deployment = Deployment::tensor_parallel(tp);
-                // Compiled tables, which agree with these sums, take longer to build than a dozen steps.
+                // A dozen steps are summed sooner than compiled tables are built. `compiled_laws` tests that both agree.
                 let options = Options { operators_only: true, ..Options::uncorrected() };
                 // Not every model has heads for every size.
                 let Ok(steps) = StepModel::with_options(&model, &hardware, &deployment, &options) else { continue };

@@ -39,7 +39,7 @@ impl FewerTiers {
 }
 
 impl Server<'_> {
-    /// Replays a load with fewer tiers than the server has: `replay` does so with [`Server::with_tier`].
+    /// Replays a load with fewer tiers than the server has. `replay` replays it with the tier that it is given, by [`Server::with_tier`].
     ///
     /// # Errors
     /// Those of `replay`.

@@ -43,7 +43,7 @@ pub trait Calibrated: Measured + Send + Sync {
     /// Places a measured call; an error is the reason why no table or check takes it.
     ///
     /// # Errors
-    /// The reason, under which rows are counted.
+    /// The reason; reports count the rows that are left out by reason.
     fn place(row: &Timed<Self::Call>, source: &Source) -> Result<Placed<Self>, String>;
 
     /// Where calls go that no table of this family holds and a check scores.

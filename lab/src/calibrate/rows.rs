@@ -132,7 +132,7 @@ impl Rows {
     }
 }
 
-/// Measurements on their way to their places.
+/// Assigns measurements to the tables and checks that take them.
 struct Placing<'a> {
     measurements: &'a Measurements,
     sources: Vec<Source>,

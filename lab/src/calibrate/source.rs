@@ -20,7 +20,7 @@ impl Source {
     }
 }
 
-/// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.
+/// Source of all public kernel tables. The source of one's own measurements is in their `meta.toml`.
 fn describe(source: &SourceFile) -> String {
     let publisher = match source.format {
         SourceFormat::Parquet => "ai-dynamo/aiconfigurator (Apache-2.0): ",

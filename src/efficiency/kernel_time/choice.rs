@@ -214,16 +214,13 @@ impl Choice<'_> {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        if alike.head_size == HeadSize::Indexer && key.head_size != HeadSize::Indexer {
-            self.note(format_args!(
-                "indexers were not measured, grouped-query kernels of heads {} stand in",
-                key.head_size
-            ));
-        } else if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
-            self.note(format_args!(
-                "latent attention was not measured, grouped-query kernels of heads {} stand in",
-                key.head_size
-            ));
+        let kind = match alike.head_size {
+            HeadSize::Indexer => Some("indexers were"),
+            HeadSize::Latent => Some("latent attention was"),
+            HeadSize::Sparse | HeadSize::Plain(_) => None,
+        };
+        if let Some(kind) = kind.filter(|_| alike.head_size != key.head_size) {
+            self.note(format_args!("{kind} not measured, grouped-query kernels of heads {} stand in", key.head_size));
         } else if *key != alike {
             self.note(format_args!("not measured for {}, {} stands in", described(&alike), described(key)));
         }
@@ -343,13 +340,16 @@ fn counts_a_gate_too_many(key: &MoeKey) -> bool {
     key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
 }
 
-/// The head size whose kernels run for these heads.
+/// The head size under which tables hold the kernels of these heads.
 fn head_size(heads: &AttentionHeads) -> HeadSize {
-    match () {
-        () if heads.is_indexer() => HeadSize::Indexer,
-        () if heads.is_sparse() => HeadSize::Sparse,
-        () if is_latent(heads) => HeadSize::Latent,
-        () => HeadSize::Plain(heads.head_dim),
+    if heads.is_indexer() {
+        HeadSize::Indexer
+    } else if heads.is_sparse() {
+        HeadSize::Sparse
+    } else if is_latent(heads) {
+        HeadSize::Latent
+    } else {
+        HeadSize::Plain(heads.head_dim)
     }
 }
 
