@@ -8,7 +8,7 @@ use super::keys::Key;
 use crate::physics::Shape;
 use crate::physics::communication::{Collective, ExchangeShape};
 
-/// NCCL's collectives, by [`collective_us`].
+/// NCCL's collectives: launch + per rank + the bytes that each rank sends over its link.
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeModel;
 

@@ -227,12 +227,12 @@ impl Family for MoeModel {
     }
 }
 
-/// Time of a collective: launch + per rank + the bytes that each rank sends over its link.
+/// Time of a collective over so many GPUs by its coefficients: launch, bandwidth efficiency, ramp bytes, time per rank.
 pub(super) fn collective_us(c: &[f64], gpus: f64, sent_bytes: f64, chip: &Chip) -> f64 {
     c[0] + c[3] * gpus + ramped_us(sent_bytes, chip.link_bytes_per_s * c[1], c[2])
 }
 
-/// vLLM's own all-reduce, by [`collective_us`].
+/// vLLM's own all-reduce: launch + per rank + the bytes that each rank sends over its link.
 #[derive(Debug, Clone, Copy)]
 pub struct AllReduceModel;
 
