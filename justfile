@@ -73,13 +73,8 @@ calibrate GPU ENGINE FOLDERS DATA=data:
 
 # Fit the corrections that are built in, from the public serving runs and step traces
 corrections DATA=data:
-    cargo run --release -- fit --serving {{DATA}}/serving {{DATA}}/serving-2 --engine-version 0.15.1 \
-        --data '31 serving runs of vLLM on H100 SXM under inference-perf (inference-sim/training and inference-sim/sim-to-real-accuracy-validation)' \
-        --out corrections/global.toml --force
-    cargo run --release -- fit --steps {{DATA}}/steps/20260217-202857-llama-2-70b-tp4-general.csv --level model --model llama-2-70b --hardware h100 \
-        --prior corrections/global.toml --engine-version 0.15.1 --split all \
-        --data 'step trace of vLLM on H100 SXM, 10 % of steps (inference-sim/inference-sim, branch stepml-experiments)' \
-        --out corrections/llama-2-70b.toml --force
+    cargo build --release
+    .ci/corrections.sh target/release/ridgepoint {{DATA}} corrections
 
 # Compare the figures in README and docs with what the commands print; --write renews them
 figures *ARGS:

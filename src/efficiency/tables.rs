@@ -134,15 +134,7 @@ impl Tables {
         Ok(!own.are_some)
     }
 
-    /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.
-    ///
-    /// # Errors
-    /// Those of reading the file's header.
-    pub fn own_header<F: Family>(&self) -> Result<Option<Arc<Header>>> {
-        Ok(self.own_tables::<F>()?.into_iter().next().map(|(_, header)| header))
-    }
-
-    /// Headers of this operator's tables of the first GPU, with the engine of each; `None` for one's own table. The nearest engine
+    /// Headers of this operator's tables of the first GPU (its own, or those that are borrowed), with the engine of each; `None` for one's own table. The nearest engine
     /// comes first.
     ///
     /// # Errors
@@ -248,7 +240,7 @@ struct OwnTables<'a> {
 
 impl<F: Family> FamilyVisitor<F> for OwnTables<'_> {
     fn visit(&mut self) -> Result<()> {
-        self.are_some |= self.tables.own_header::<F>()?.is_some();
+        self.are_some |= !self.tables.own_tables::<F>()?.is_empty();
         Ok(())
     }
 }

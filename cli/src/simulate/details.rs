@@ -34,7 +34,14 @@ pub struct FewerTiers {
 impl FewerTiers {
     /// Number of replays that [`Server::fewer_tiers`] makes for a server.
     pub fn number(engine: &EngineConfig) -> usize {
-        engine.kv_offload.as_ref().map_or(0, |tier| 1 + usize::from(tier.disk.is_some()))
+        FewerTiers::compared(engine).len()
+    }
+
+    /// The host tiers that are replayed in place of the server's: without its disk where it has one, and none.
+    fn compared(engine: &EngineConfig) -> Vec<Option<KvOffload>> {
+        let Some(tier) = &engine.kv_offload else { return Vec::new() };
+        let host_alone = tier.disk.is_some().then(|| Some(KvOffload { disk: None, ..tier.clone() }));
+        host_alone.into_iter().chain([None]).collect()
     }
 }
 
@@ -47,10 +54,12 @@ impl Server<'_> {
         &self,
         mut replay: impl FnMut(Option<KvOffload>) -> Result<(Replay, Metrics), E>,
     ) -> Result<FewerTiers, E> {
-        let Some(tier) = &self.engine.config.kv_offload else { return Ok(FewerTiers::default()) };
-        let host_alone = tier.disk.is_some().then(|| KvOffload { disk: None, ..tier.clone() });
-        let without_disk = host_alone.map(|tier| replay(Some(tier))).transpose()?;
-        Ok(FewerTiers { without_tier: Some(replay(None)?), without_disk })
+        let mut fewer = FewerTiers::default();
+        for tier in FewerTiers::compared(&self.engine.config) {
+            let replayed_into = if tier.is_some() { &mut fewer.without_disk } else { &mut fewer.without_tier };
+            *replayed_into = Some(replay(tier)?);
+        }
+        Ok(fewer)
     }
 
     /// Replays a load on the same server with `tier` in place of its host tier.

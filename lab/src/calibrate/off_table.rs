@@ -2,7 +2,7 @@
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
 use super::family::Calibrated;
-use super::operators::{NO_SERIES, own_header};
+use super::operators::{NO_SERIES, own_series};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
@@ -258,10 +258,10 @@ fn check_attention<F: Calibrated<Key = AttentionKey>>(
     if calls.is_empty() {
         return Ok(OperatorReport::default());
     }
-    let header = own_header::<F>(hardware, tables)?;
+    let own = own_series::<F>(hardware, tables)?;
     let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
     for AttentionCall { key, heads, shape, time_us: measured_us } in calls {
-        if !header.series.contains_key(&key.to_string()) {
+        if !own.contains_key(&key.to_string()) {
             leave_out(&mut left_out, NO_SERIES, 1);
             continue;
         }

@@ -2,12 +2,11 @@
 #![expect(clippy::indexing_slicing, reason = "a group has one row at least, and a grid one axis")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::internals::physics::Shape;
 use ridgepoint::{Error, Hardware, Result};
 
@@ -105,10 +104,14 @@ pub fn calibrate_operator<F: Calibrated>(
     Ok(OperatorReport { table: Some(text), ..report })
 }
 
-/// Header of the GPU's own table.
-pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<Arc<Header>> {
+/// Series of the GPU's own tables by name, that of the nearest engine where several have one.
+pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<BTreeMap<String, SeriesHeader>> {
+    let mut series = BTreeMap::new();
+    for (_, header) in tables.own_tables::<F>()?.into_iter().rev() {
+        series.extend(header.series.clone());
+    }
     let hint = "the check needs tables of this very GPU; calibrate them first";
-    tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(&hardware.name, F::OPERATOR, hint))
+    if series.is_empty() { Err(Error::missing_table(&hardware.name, F::OPERATOR, hint)) } else { Ok(series) }
 }
 
 /// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the median of their
@@ -131,14 +134,14 @@ pub fn check_operator<F: Calibrated>(
     if rows.is_empty() {
         return Ok(OperatorReport::default());
     }
-    let header = own_header::<F>(hardware, tables)?;
+    let own = own_series::<F>(hardware, tables)?;
     check_unit::<F>(rows, hardware)?;
     let mut predictions: Vec<Prediction> = Vec::new();
     let mut used: Vec<&Row<F>> = Vec::new();
     let unmerged = by_series(rows.iter());
     let (kept, mut left_out) = merge_repeated(rows);
     for (name, members) in by_series(kept.iter()) {
-        let Some(about) = header.series.get(&name) else {
+        let Some(about) = own.get(&name) else {
             leave_out(&mut left_out, NO_SERIES, members.len());
             continue;
         };
@@ -175,4 +178,23 @@ pub fn check_operator<F: Calibrated>(
 
 fn two_decimals(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use ridgepoint::Engine;
+    use ridgepoint::internals::efficiency::kernel_model::DecodeModel;
+
+    use super::*;
+
+    /// Decodes of vLLM 0.24 on an H100 lie in two tables: those of plain heads beside vLLM 0.14's, and sparse attention alone.
+    #[test]
+    fn series_of_every_own_table_are_checked() {
+        let hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
+        let engine = Engine::parse("vllm", Some("0.24")).expect("a version");
+        let own = own_series::<DecodeModel>(&hardware, &Tables::new(&hardware, &engine, None)).expect("own tables");
+        for name in ["vllm-0.14/fp8/d128/full", "vllm-0.24/bfloat16/d128/full", "vllm-0.24/fp8/indexer/full"] {
+            assert!(own.contains_key(name), "{name} of {:?}", own.keys());
+        }
+    }
 }
