@@ -166,6 +166,7 @@ test("a broken config is an error at its field, and a whole one gives the built-
   await browser.driver.findElement({ id: "config-file" }).sendKeys(path.join(repository, "models/llama-3.1-8b.json"));
   await browser.until(() => document.getElementById("problems").hidden && !document.querySelector(".fault"), "the whole config");
   await browser.settled();
+  await browser.until(() => document.querySelector('[data-figure="own_rate"]'), "the rates of the whole config");
   assert.deepEqual([await figure("step_time_us"), await figure("own_rate")], expected);
 });
 
