@@ -134,8 +134,8 @@ impl Tables {
         Ok(!own.are_some)
     }
 
-    /// Headers of this operator's tables of the first GPU (its own, or those that are borrowed), with the engine of each; `None` for one's own table. The nearest engine
-    /// comes first.
+    /// Headers of this operator's tables, with the engine of each; `None` for a table of the data directory. The nearest engine comes
+    /// first. The tables are those of this GPU, or of the one that is borrowed from.
     ///
     /// # Errors
     /// Those of reading the files' headers.

@@ -37,7 +37,7 @@ impl FewerTiers {
         FewerTiers::compared(engine).len()
     }
 
-    /// The host tiers that are replayed in place of the server's: without its disk where it has one, and none.
+    /// The tiers of the servers that are compared: the host's tier without its disk, if the server has a disk, and then no tier.
     fn compared(engine: &EngineConfig) -> Vec<Option<KvOffload>> {
         let Some(tier) = &engine.kv_offload else { return Vec::new() };
         let host_alone = tier.disk.is_some().then(|| Some(KvOffload { disk: None, ..tier.clone() }));

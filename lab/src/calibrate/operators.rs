@@ -104,14 +104,18 @@ pub fn calibrate_operator<F: Calibrated>(
     Ok(OperatorReport { table: Some(text), ..report })
 }
 
-/// Series of the GPU's own tables by name, that of the nearest engine where several have one.
+/// Header entries of all series that the GPU's own tables have, by name. If several tables have a series, the nearest engine's counts.
+///
+/// # Errors
+/// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
 pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<BTreeMap<String, SeriesHeader>> {
-    let mut series = BTreeMap::new();
-    for (_, header) in tables.own_tables::<F>()?.into_iter().rev() {
-        series.extend(header.series.clone());
+    let own = tables.own_tables::<F>()?;
+    if own.is_empty() {
+        let hint = "the check needs tables of this very GPU; calibrate them first";
+        return Err(Error::missing_table(&hardware.name, F::OPERATOR, hint));
     }
-    let hint = "the check needs tables of this very GPU; calibrate them first";
-    if series.is_empty() { Err(Error::missing_table(&hardware.name, F::OPERATOR, hint)) } else { Ok(series) }
+    // The nearest engine comes last here, and replaces entries of others.
+    Ok(own.into_iter().rev().flat_map(|(_, header)| header.series.clone()).collect())
 }
 
 /// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the median of their
@@ -187,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes of vLLM 0.24 on an H100 lie in two tables: those of plain heads beside vLLM 0.14's, and sparse attention alone.
+    /// The H100 has two tables with decodes of vLLM 0.24: the table of vLLM 0.14 holds plain heads, and that of 0.24 sparse attention.
     #[test]
     fn series_of_every_own_table_are_checked() {
         let hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
