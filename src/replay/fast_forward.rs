@@ -77,9 +77,9 @@ impl Steady {
         self.wheel[self.turn].iter().chain(later).copied()
     }
 
-    /// Whether the next step has the request as a steady decode.
-    pub(super) fn holds(&self, state: &Slot) -> bool {
-        state.is_steady_in(self.next_step)
+    /// Index of the next step to be scheduled.
+    pub(super) fn next_step(&self) -> u64 {
+        self.next_step
     }
 
     /// Tokens of a steady decode whose content the engine knows when it schedules the next step behind `in_flight` others.

@@ -41,6 +41,23 @@ impl<const LIST: usize> List<LIST> {
         self.last = index;
     }
 
+    /// Adds an item before another one, or at the end before `NONE`.
+    pub(super) fn insert(&mut self, items: &mut [impl Linked<LIST>], next: u32, index: u32) {
+        let previous = match next {
+            NONE => self.last,
+            _ => items[next as usize].links().previous,
+        };
+        *items[index as usize].links() = Links { previous, next };
+        match previous {
+            NONE => self.first = index,
+            _ => items[previous as usize].links().next = index,
+        }
+        match next {
+            NONE => self.last = index,
+            _ => items[next as usize].links().previous = index,
+        }
+    }
+
     /// Removes an item.
     pub(super) fn unlink(&mut self, items: &mut [impl Linked<LIST>], index: u32) {
         let Links { previous, next } = *items[index as usize].links();

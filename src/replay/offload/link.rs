@@ -166,8 +166,7 @@ fn run_alone(queue: &mut VecDeque<Copy>, mut now_ns: u64, to_ns: u64, done: &mut
             head.left_ns -= to_ns.saturating_sub(now_ns) as f64;
             return;
         }
-        head.event.end_ns = end_ns;
-        done.push(*head);
+        done.push(Copy { event: TransferEvent { end_ns, ..head.event }, ..*head });
         queue.pop_front();
         now_ns = end_ns;
     }

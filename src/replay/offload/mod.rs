@@ -12,6 +12,7 @@ mod counters;
 mod disk;
 mod host_blocks;
 mod link;
+mod refused;
 
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
@@ -25,6 +26,7 @@ use crate::latency::{LatencyModel, TransferDirection};
 use disk::Disk;
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
+use refused::Refused;
 
 /// Progress of a request's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +52,8 @@ struct Tracked {
     num_from_disk: u32,
     /// Number of leading blocks that were offered to the host.
     num_offered: u32,
-    /// The last offer that the host refused: the number of its blocks' changes, and of the request's full blocks.
-    refused: (u64, u32),
+    /// Number of its blocks that the host refused last, unless it has them by now.
+    num_refused: u32,
     /// The host's blocks that it was given since the last preemption.
     storing: Vec<u32>,
     /// Whether it ever stored a block.
@@ -92,8 +94,7 @@ pub(super) struct Offload {
     stores: Vec<Prepared>,
     unsubmitted: Vec<Prepared>,
     preempted: Vec<u32>,
-    /// Requests whose blocks the host had no room for; they are offered again with every step.
-    refused: Vec<u32>,
+    refused: Refused,
     /// Slots of requests that have ended and keep their blocks, since the last iteration.
     ended: Vec<u32>,
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
@@ -121,7 +122,7 @@ impl Offload {
             stores: Vec::new(),
             unsubmitted: Vec::new(),
             preempted: Vec::new(),
-            refused: Vec::new(),
+            refused: Refused::NONE,
             ended: Vec::new(),
             any_ended: false,
             num_copies: 0,
@@ -134,11 +135,12 @@ impl Offload {
 
     /// Begins to track the request in `slot`.
     pub(super) fn add(&mut self, slot: u32, record: u32) {
-        let slot = slot as usize;
+        let (number, slot) = (slot, slot as usize);
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Tracked::default);
         }
         self.host.begin(slot);
+        self.unrefuse(number);
         let request = &mut self.requests[slot];
         let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
         loading.clear();
@@ -169,7 +171,7 @@ impl Offload {
     /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
     pub(super) fn begin_load(&mut self, slot: u32, num_found: u32, num_blocks: u32) {
         let request = &mut self.requests[slot as usize];
-        (request.num_offered, request.refused) = (num_found + num_blocks, (0, 0));
+        request.num_offered = num_found + num_blocks;
         self.host.begin_load(slot as usize, num_found..request.num_offered, &mut request.loading);
         if let Some(disk) = &self.disk {
             request.num_from_disk = disk.num_read(slot, &self.host.hashes(&request.loading));
@@ -201,14 +203,8 @@ impl Offload {
         }
     }
 
-    /// Moves the requests whose blocks the host had no room for to `filling`.
-    pub(super) fn take_refused(&mut self, filling: &mut Vec<u32>) {
-        filling.clear();
-        std::mem::swap(&mut self.refused, filling);
-    }
-
     /// Offers the host the blocks that a step fills, up to the request's first `num_tokens` tokens, whose content is known.
-    pub(super) fn offer(&mut self, slot: u32, state: &Slot, mut num_tokens: u32) {
+    pub(super) fn offer(&mut self, slot: u32, state: &Slot, step: u64, mut num_tokens: u32) {
         if self.config.offload_prompt_only {
             num_tokens = num_tokens.min(state.num_prompt_tokens);
         }
@@ -217,12 +213,7 @@ impl Offload {
         if num_full <= request.num_offered {
             return;
         }
-        let positions = request.num_offered..num_full;
-        if request.refused == (self.host.num_changes, num_full) {
-            self.counters.refused_blocks += positions.len() as u64;
-            self.refused.push(slot);
-            return;
-        }
+        let (positions, num_blocks) = (request.num_offered..num_full, num_full - request.num_offered);
         self.host.know(slot as usize, state, num_full);
         let (events, num_evicted) = (&mut self.events, &mut self.counters.evicted_blocks);
         let mut removed = Vec::new();
@@ -232,21 +223,21 @@ impl Offload {
                 removed.push(serial);
             }
         };
-        let Some(num_stored) = self.host.offer(slot as usize, positions.clone(), &mut request.storing, on_removed)
-        else {
-            request.refused = (self.host.num_changes, num_full);
-            self.counters.refused_blocks += positions.len() as u64;
-            self.refused.push(slot);
-            return;
+        let offered = self.host.offer(slot as usize, positions, &mut request.storing, on_removed);
+        let num_stored = match offered {
+            Ok(num_stored) => num_stored,
+            Err(missing) => return self.refuse(slot, state, step, num_blocks, missing),
         };
         request.num_offered = num_full;
         if events.is_some() {
             note(events, true, removed);
         }
+        self.unrefuse(slot);
         if num_stored == 0 {
             return;
         }
         self.host.touch(slot as usize, num_full);
+        let request = &mut self.requests[slot as usize];
         request.has_stored = true;
         request.num_stores += 1;
         self.stores.push(Prepared { slot, num_blocks: num_stored });
@@ -257,8 +248,9 @@ impl Offload {
         self.preempted.push(slot);
     }
 
-    /// Completes the stores of the requests that the step that was scheduled preempts: their copies are waited for.
-    pub(super) fn complete_preempted(&mut self, slots: &[Slot]) {
+    /// Ends the offers of a step, and completes the stores of the requests that it preempts: their copies are waited for.
+    pub(super) fn end_offers(&mut self, slots: &[Slot]) {
+        self.counters.refused_blocks += self.refused.num_blocks;
         self.preempted.sort_unstable_by_key(|slot| slots[*slot as usize].rank.record);
         for at in 0..self.preempted.len() {
             self.complete_stores(self.preempted[at]);

@@ -68,24 +68,38 @@ impl Scheduler<'_> {
             let (state, end) = (&slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
             (slot, state, end.min(state.num_tokens()))
         };
-        let filling = &mut self.filling;
-        offload.take_refused(filling);
-        for (slot, state, end) in new.map(listed) {
-            offload.offer(slot, state, end);
+        let (filling, step) = (&mut self.filling, steady.next_step());
+        filling.clear();
+        // Offers go by admission. Those that were refused are among them only if they may fit by then.
+        let mut visits = offload.has_to_visit(step, steady.len());
+        if visits {
+            offload.take_refused(slots, step, filling);
         }
-        filling.retain(|slot| steady.holds(&slots[*slot as usize]));
+        for (slot, state, end) in new.map(listed) {
+            offload.offer(slot, state, step, end);
+        }
         filling.extend(steady.filling(in_flight));
-        // Those that were refused before are in this order already.
-        filling.sort_by_key(|slot| slots[*slot as usize].admission);
-        filling.dedup();
-        for slot in &*filling {
+        let by_admission = |filling: &mut Vec<u32>, from: usize| {
+            filling[from..].sort_by_key(|slot| slots[*slot as usize].admission);
+            filling.dedup();
+        };
+        by_admission(filling, 0);
+        let (mut at, mut admission) = (0, 0);
+        loop {
+            if !visits && offload.may_fit() {
+                visits = true;
+                offload.take_refused_from(slots, step, admission, filling);
+                by_admission(filling, at);
+            }
+            let Some(slot) = filling.get(at) else { break };
             let state = &slots[*slot as usize];
-            offload.offer(*slot, state, steady.num_known(state, in_flight));
+            offload.offer(*slot, state, step, steady.num_known(state, in_flight));
+            (at, admission) = (at + 1, state.admission + 1);
         }
         for (slot, state, end) in running.chain(admitted.filter(was_preempted)).map(listed) {
-            offload.offer(slot, state, end);
+            offload.offer(slot, state, step, end);
         }
-        offload.complete_preempted(slots);
+        offload.end_offers(slots);
     }
 
     /// Learns which transfers had ended when a step was launched.

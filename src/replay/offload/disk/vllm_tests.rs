@@ -90,7 +90,7 @@ impl Tiers {
         let (slot, end, mut stored, mut removed) = (request as usize, positions.end, Vec::new(), Vec::new());
         let number = self.offload.host.offer(slot, positions, &mut stored, |serial| removed.push(serial));
         super::super::note(&mut self.offload.events, true, removed);
-        let Some(number) = number else { return Value::Null };
+        let Ok(number) = number else { return Value::Null };
         if number > 0 {
             self.offload.host.touch(slot, end);
         }

@@ -11,15 +11,13 @@ mod runs;
 mod tests;
 mod walk;
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
-use super::super::list::NONE;
-use runs::{LastUse, Place, Run};
+use super::super::list::{List, NONE};
+use runs::{Place, Run};
 pub(super) use walk::State;
 
 /// A block of the host.
@@ -52,8 +50,8 @@ pub(super) struct HostBlocks {
     blocks: Vec<HostBlock>,
     unused_blocks: Vec<u32>,
     num_idle: u32,
-    /// Number of changes after which an offer that was refused may fit. It begins at 1.
-    pub(super) num_changes: u64,
+    /// Number of times that blocks were given room which may be missing in the chains of others, too.
+    pub(super) num_shared_changes: u64,
     next_serial: u64,
     offers: u64,
     runs: Vec<Run>,
@@ -62,15 +60,12 @@ pub(super) struct HostBlocks {
     heads: HashMap<BlockHash, u32, BuildHasherDefault<AlreadyHashed>>,
     /// The run in which the chain of each slot ends.
     ends: Vec<u32>,
-    uses: u64,
-    /// Every run with an idle block, at its last use or an earlier one.
-    idle: BinaryHeap<Reverse<(LastUse, u32)>>,
+    /// The runs that hold blocks, the least recently used one first.
+    used: List<0>,
     /// The runs that the last call of [`HostBlocks::trace`] found.
     path: Vec<u32>,
     /// Number of these runs that a walk has left behind.
     walked: usize,
-    /// Runs that an eviction has passed: what is idle in them is in the offer.
-    passed: Vec<u32>,
 }
 
 impl HostBlocks {
@@ -80,18 +75,16 @@ impl HostBlocks {
             blocks: Vec::new(),
             unused_blocks: Vec::new(),
             num_idle: 0,
-            num_changes: 1,
+            num_shared_changes: 0,
             next_serial: 0,
             offers: 0,
             runs: Vec::new(),
             unused_runs: Vec::new(),
             heads: HashMap::default(),
             ends: Vec::new(),
-            uses: 0,
-            idle: BinaryHeap::new(),
+            used: List::EMPTY,
             path: Vec::new(),
             walked: 0,
-            passed: Vec::new(),
         }
     }
 
@@ -160,48 +153,50 @@ impl HostBlocks {
             self.num_idle -= 1;
             run.num_idle -= 1;
         } else if is_idle && !was_idle {
-            self.num_changes += 1;
             self.num_idle += 1;
             run.num_idle += 1;
             run.idle_bound = usize::MAX;
-            self.queue(index);
-        }
-    }
-
-    /// Puts a run with an idle block into `idle`.
-    fn queue(&mut self, run: u32) {
-        let state = &mut self.runs[run as usize];
-        if !std::mem::replace(&mut state.is_queued, true) {
-            self.idle.push(Reverse((state.last_use, run)));
         }
     }
 
     /// Makes room for those blocks at these positions of a slot's chain that it does not hold, and appends them to `stored`. Returns
-    /// their number; `None`, and changes nothing, if too few others can go: blocks that are written or read stay, and so do those
-    /// of the offer.
+    /// their number; an error with a lower bound of it, and changes nothing, if too few others can go: blocks that are written or read
+    /// stay, and so do those of the offer.
     pub(super) fn offer(
         &mut self,
         slot: usize,
         positions: Range<u32>,
         stored: &mut Vec<u32>,
         on_removed: impl FnMut(u64),
-    ) -> Option<u32> {
+    ) -> Result<u32, u32> {
+        let room = self.capacity.saturating_sub(self.len());
+        let surely_missing = self.num_surely_missing(slot, positions.clone());
+        if surely_missing > room + self.num_idle {
+            return Err(surely_missing);
+        }
         self.offers += 1;
         let (missing, num_idle) = self.trace_offer(slot, positions.clone());
-        let leaving = missing.saturating_sub(self.capacity.saturating_sub(self.len()));
+        let leaving = missing.saturating_sub(room);
         if leaving > num_idle {
-            return None;
+            return Err(missing);
         }
         if leaving > 0 {
             self.evict(leaving, on_removed);
         }
         if missing > 0 {
-            self.num_changes += 1;
+            let is_own = self.path.len() == 1 && self.runs[self.path[0] as usize].num_users == 1;
+            self.num_shared_changes += u64::from(!is_own);
             for at in 0..self.path.len() {
                 self.hold(self.path[at], positions.clone(), stored);
             }
         }
-        Some(missing)
+        Ok(missing)
+    }
+
+    /// Number of absent blocks at the end of these positions of a slot's chain; there may be others before them.
+    fn num_surely_missing(&self, slot: usize, positions: Range<u32>) -> u32 {
+        let held_end = self.runs.get(self.ends[slot] as usize).map_or(0, Run::held_end);
+        positions.end.saturating_sub(held_end.max(positions.start))
     }
 
     /// Marks the blocks at these positions of a slot's chain as those of the last offer. Returns the number of absent ones, and of all
@@ -231,65 +226,63 @@ impl HostBlocks {
         (missing, num_idle)
     }
 
+    /// Whether an offer that was refused may fit now: so many of its blocks were missing, after so many shared changes.
+    pub(super) fn may_fit(&self, missing: u32, num_shared_changes: u64) -> bool {
+        self.num_shared_changes != num_shared_changes
+            || missing <= self.capacity.saturating_sub(self.len()) + self.num_idle
+    }
+
     /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.
     fn evict(&mut self, mut number: u32, mut on_removed: impl FnMut(u64)) {
-        while number > 0
-            && let Some(mut oldest) = self.idle.peek_mut()
-        {
-            let Reverse((last_use, index)) = *oldest;
-            let run = &mut self.runs[index as usize];
-            if run.num_idle == 0 {
-                run.is_queued = false;
-                PeekMut::pop(oldest);
-                continue;
-            }
-            if last_use < run.last_use {
-                *oldest = Reverse((run.last_use, index));
-                continue;
-            }
-            let end = if run.is_forward { run.bound } else { run.bound.min(run.idle_bound) };
-            let mut lowers = !run.is_forward;
-            for step in 0..end {
-                let at = if run.is_forward { step } else { end - 1 - step };
-                let block = run.places[at].block;
-                if let Some(state) = self.blocks.get(block as usize).filter(|state| state.is_idle()) {
-                    if state.offer == self.offers {
-                        lowers = false;
-                        continue;
-                    }
-                    on_removed(state.serial);
-                    self.unused_blocks.push(block);
-                    run.places[at].block = NONE;
-                    (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
-                    self.num_idle -= 1;
-                    number -= 1;
-                }
-                if lowers {
-                    run.idle_bound = at;
-                }
-                if number == 0 {
-                    break;
+        let mut index = self.used.first;
+        while number > 0 && index != NONE {
+            let next = self.next_used(index);
+            if self.runs[index as usize].num_idle > 0 {
+                number -= self.evict_from(index, number, &mut on_removed);
+                if self.runs[index as usize].num_held == 0 {
+                    self.used.unlink(&mut self.runs, index);
+                    self.release(index);
                 }
             }
-            run.trim();
-            if number > 0 || run.num_idle == 0 {
-                run.is_queued = false;
-                PeekMut::pop(oldest);
-                self.passed.push(index);
+            index = next;
+        }
+    }
+
+    /// Removes at most `most` idle blocks of a run that are not in the last offer. Returns their number.
+    fn evict_from(&mut self, index: u32, most: u32, mut on_removed: impl FnMut(u64)) -> u32 {
+        let run = &mut self.runs[index as usize];
+        let before = run.num_held;
+        let end = if run.is_forward { run.bound } else { run.bound.min(run.idle_bound) };
+        let mut lowers = !run.is_forward;
+        for step in 0..end {
+            let at = if run.is_forward { step } else { end - 1 - step };
+            let block = run.places[at].block;
+            if let Some(state) = self.blocks.get(block as usize).filter(|state| state.is_idle()) {
+                if state.offer == self.offers {
+                    lowers = false;
+                    continue;
+                }
+                on_removed(state.serial);
+                self.unused_blocks.push(block);
+                run.places[at].block = NONE;
+                (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
+                self.num_idle -= 1;
+            }
+            if lowers {
+                run.idle_bound = at;
+            }
+            if run.num_idle == 0 || before - run.num_held == most {
+                break;
             }
         }
-        while let Some(run) = self.passed.pop() {
-            match self.runs[run as usize].num_idle {
-                0 => self.release(run),
-                _ => self.queue(run),
-            }
-        }
+        run.trim();
+        before - run.num_held
     }
 
     /// Gives room to the blocks of a run within `positions` that are not held.
     fn hold(&mut self, index: u32, positions: Range<u32>, stored: &mut Vec<u32>) {
         let run = &mut self.runs[index as usize];
-        let range = run.range(positions);
+        let (range, held_before) = (run.range(positions), run.num_held);
         run.bound = run.bound.max(range.end);
         for Place { block: at, .. } in &mut run.places[range] {
             if *at != NONE {
@@ -313,6 +306,9 @@ impl HostBlocks {
             };
             run.num_held += 1;
             stored.push(*at);
+        }
+        if held_before == 0 && run.num_held > 0 {
+            self.used.push(&mut self.runs, index);
         }
     }
 }

@@ -3,17 +3,13 @@
 //! A run is split where chains part and where a use ends. Chains are told apart by hashes, each of which stands for a block and all
 //! blocks before it.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
 use super::super::super::kv_cache::hash_of;
-use super::super::super::list::NONE;
+use super::super::super::list::{Linked, Links, NONE};
 use super::super::super::slot::Slot;
 use super::HostBlocks;
-
-/// The last use of a run: its number, and the run's place in it. The end of a chain counts as used before its beginning.
-pub(super) type LastUse = (u64, Reverse<u32>);
 
 /// A block of a chain.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +32,19 @@ pub(super) struct Run {
     /// Offset behind the last block that may be idle.
     pub(super) idle_bound: usize,
     /// Number of runs behind it, and of slots whose chains end with it.
-    num_users: u32,
+    pub(super) num_users: u32,
     pub(super) num_held: u32,
     pub(super) num_idle: u32,
-    pub(super) last_use: LastUse,
+    /// Neighbours in the order of the last uses, if it holds a block.
+    used: Links,
     /// Whether its beginning goes before its end, as of blocks that came from the disk and were not used since.
     pub(super) is_forward: bool,
-    /// Whether it is in the queue of runs with idle blocks.
-    pub(super) is_queued: bool,
+}
+
+impl Linked<0> for Run {
+    fn links(&mut self) -> &mut Links {
+        &mut self.used
+    }
 }
 
 impl Run {
@@ -56,9 +57,8 @@ impl Run {
         num_users: 0,
         num_held: 0,
         num_idle: 0,
-        last_use: (0, Reverse(0)),
+        used: Links::ALONE,
         is_forward: false,
-        is_queued: false,
     };
 
     pub(super) fn start(&self) -> u32 {
@@ -134,9 +134,13 @@ impl HostBlocks {
         self.runs.get(self.ends[slot] as usize).map_or(0, |run| run.end)
     }
 
-    /// Notes a use of the first `number` blocks of a request's chain.
+    /// The run that follows in the order of the last uses, or `NONE`.
+    pub(super) fn next_used(&self, run: u32) -> u32 {
+        self.runs[run as usize].used.next
+    }
+
+    /// Notes a use of the first `number` blocks of a request's chain. Its end counts as used before its beginning.
     pub(in crate::replay::offload) fn touch(&mut self, slot: usize, number: u32) {
-        self.uses += 1;
         let mut index = self.ends[slot];
         while index != NONE {
             let run = &self.runs[index as usize];
@@ -145,10 +149,19 @@ impl HostBlocks {
                 if number < end {
                     index = self.cut(index, (number - start) as usize);
                 }
-                let run = &mut self.runs[index as usize];
-                (run.last_use, run.is_forward) = ((self.uses, Reverse(end.min(number))), false);
+                self.use_last(index, NONE, false);
             }
             index = self.runs[index as usize].parent;
+        }
+    }
+
+    /// Moves a run before `next` in the order of the last uses, or to its end before `NONE`.
+    pub(super) fn use_last(&mut self, index: u32, next: u32, is_forward: bool) {
+        let run = &mut self.runs[index as usize];
+        run.is_forward = is_forward;
+        if run.num_held > 0 {
+            self.used.unlink(&mut self.runs, index);
+            self.used.insert(&mut self.runs, next, index);
         }
     }
 
@@ -163,7 +176,7 @@ impl HostBlocks {
         self.path.reverse();
     }
 
-    /// Adds a run. An entry in `idle` that a dropped run left under its number may be later than its last use and does not count.
+    /// Adds a run.
     fn push(&mut self, parent: u32, hashes: impl Iterator<Item = BlockHash>) -> u32 {
         let index = self.unused_runs.pop().unwrap_or_else(|| {
             self.runs.push(Run::EMPTY);
@@ -188,7 +201,7 @@ impl HostBlocks {
         if number >= run.places.len() {
             return index;
         }
-        let (parent, last_use, bound, is_forward) = (run.parent, run.last_use, run.bound, run.is_forward);
+        let (parent, bound, is_forward) = (run.parent, run.bound, run.is_forward);
         let places: Vec<Place> = run.places.drain(..number).collect();
         let first = self.push(parent, places.iter().map(|place| place.hash));
         let run = &mut self.runs[index as usize];
@@ -203,17 +216,20 @@ impl HostBlocks {
             num_idle += u32::from(block.is_idle());
         }
         (run.num_held, run.num_idle) = (run.num_held - num_held, run.num_idle - num_idle);
+        let (next, rest_held) = (if is_forward { index } else { run.used.next }, run.num_held);
+        if num_held > 0 {
+            self.used.insert(&mut self.runs, next, first);
+            if rest_held == 0 {
+                self.used.unlink(&mut self.runs, index);
+            }
+        }
         if let Some(parent) = self.runs.get_mut(parent as usize) {
             parent.num_users -= 1;
         }
         let run = &mut self.runs[first as usize];
-        run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
         run.is_forward = is_forward;
         (run.num_users, run.num_held, run.num_idle, run.places) = (1, num_held, num_idle, places);
         run.bound = bound.min(number);
-        if num_idle > 0 {
-            self.queue(first);
-        }
         first
     }
 

@@ -138,7 +138,7 @@ proptest! {
                     pair.num_known = pair.num_known.max(positions.end);
                     let mut removed = Vec::new();
                     let before = pair.storing.len();
-                    let stored = host.offer(slot, positions.clone(), &mut pair.storing, |serial| removed.push(serial));
+                    let stored = host.offer(slot, positions.clone(), &mut pair.storing, |serial| removed.push(serial)).ok();
                     let expected = plain.offer(&pair.hashes(positions.clone()));
                     prop_assert_eq!(stored, expected.as_ref().map(|(missing, _)| missing.len() as u32));
                     prop_assert_eq!(pair.storing.len() - before, stored.unwrap_or(0) as usize);
@@ -206,7 +206,7 @@ fn host_with(capacity: u32, chains: &[&[BlockHash]]) -> (HostBlocks, Vec<Slot>) 
 /// Stores a whole chain, and uses it. Returns the number of blocks that were stored, and the serial numbers of those that had to go.
 fn store(host: &mut HostBlocks, slot: usize, number: u32) -> Option<(u32, Vec<u64>)> {
     let (mut stored, mut removed) = (Vec::new(), Vec::new());
-    let num_stored = host.offer(slot, 0..number, &mut stored, |serial| removed.push(serial))?;
+    let num_stored = host.offer(slot, 0..number, &mut stored, |serial| removed.push(serial)).ok()?;
     host.touch(slot, number);
     host.end_store(&stored, |_| ());
     Some((num_stored, removed))
@@ -229,7 +229,7 @@ fn blocks_that_are_read_or_written_or_offered_stay() {
     let (mut loading, mut storing) = (Vec::new(), Vec::new());
     assert_eq!(store(&mut host, 0, 1), Some((1, vec![])));
     host.begin_load(0, 0..1, &mut loading);
-    assert_eq!(host.offer(1, 0..1, &mut storing, |_| ()), Some(1));
+    assert_eq!(host.offer(1, 0..1, &mut storing, |_| ()), Ok(1));
     // 1 is read and 2 not written yet.
     assert_eq!(store(&mut host, 2, 1), None);
     assert_eq!((host.lookup(1, 0..1), host.lookup(3, 0..2)), (Some(0), None));

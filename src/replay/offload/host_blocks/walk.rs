@@ -1,9 +1,8 @@
 //! A walk along a request's chain that looks at single blocks and makes room for them: look-ups with a disk behind the host.
 //!
 //! vLLM enters a block that comes from the disk at the end of its list. It follows the blocks of its chain that the look-up used, and
-//! the blocks that come together are in the order of the chain. Their run has a use of its own, and goes in that order until it is used again.
+//! the blocks that come together are in the order of the chain. Their run goes in that order until it is used again.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
@@ -56,7 +55,7 @@ impl HostBlocks {
             }
             self.evict(1, on_removed);
         }
-        self.num_changes += 1;
+        self.num_shared_changes += 1;
         let mut stored = Vec::with_capacity(1);
         self.hold(*self.path.get(self.walked)?, position..position + 1, &mut stored);
         stored.pop()
@@ -64,8 +63,7 @@ impl HostBlocks {
 
     /// Enters the blocks at these positions of a slot's chain, which came together, behind all others. Ends a walk.
     pub(in crate::replay::offload) fn enter(&mut self, slot: usize, positions: Range<u32>) {
-        self.uses += 1;
-        let mut index = self.ends[slot];
+        let (mut index, mut next) = (self.ends[slot], NONE);
         while let Some(run) = self.runs.get(index as usize).filter(|run| run.end > positions.start) {
             let (start, end) = (run.start(), run.end.min(positions.end));
             if start < positions.end {
@@ -73,8 +71,10 @@ impl HostBlocks {
                 if start < positions.start {
                     self.cut(index, (positions.start - start) as usize);
                 }
-                let run = &mut self.runs[index as usize];
-                (run.last_use, run.is_forward) = ((self.uses, Reverse(u32::MAX - end)), true);
+                self.use_last(index, next, true);
+                if self.runs[index as usize].num_held > 0 {
+                    next = index;
+                }
             }
             index = self.runs[index as usize].parent;
         }
