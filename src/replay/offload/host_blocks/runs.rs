@@ -120,7 +120,9 @@ impl HostBlocks {
                     let same = same.take_while(|(place, at)| place.hash == hash_of(state, *at as usize)).count();
                     self.cut(*next, same)
                 }
-                None => self.push(end, (known..number).map(|at| hash_of(state, at as usize))),
+                None => {
+                    self.push(end, (known..number).map(|at| Place { hash: hash_of(state, at as usize), block: NONE }))
+                }
             };
             known = self.runs[end as usize].end;
         }
@@ -177,7 +179,7 @@ impl HostBlocks {
     }
 
     /// Adds a run.
-    fn push(&mut self, parent: u32, hashes: impl Iterator<Item = BlockHash>) -> u32 {
+    fn push(&mut self, parent: u32, of: impl Iterator<Item = Place>) -> u32 {
         let index = self.unused_runs.pop().unwrap_or_else(|| {
             self.runs.push(Run::EMPTY);
             self.runs.len() as u32 - 1
@@ -186,7 +188,7 @@ impl HostBlocks {
         let run = &mut self.runs[index as usize];
         let mut places = std::mem::take(&mut run.places);
         places.clear();
-        places.extend(hashes.map(|hash| Place { hash, block: NONE }));
+        places.extend(of);
         self.heads.insert(places[0].hash, index);
         *run = Run { parent, end: start + places.len() as u32, places, ..Run::EMPTY };
         if let Some(parent) = self.runs.get_mut(parent as usize) {
@@ -202,19 +204,21 @@ impl HostBlocks {
             return index;
         }
         let (parent, bound, is_forward) = (run.parent, run.bound, run.is_forward);
-        let places: Vec<Place> = run.places.drain(..number).collect();
-        let first = self.push(parent, places.iter().map(|place| place.hash));
+        let mut places = std::mem::take(&mut run.places);
+        let first = self.push(parent, places.drain(..number));
         let run = &mut self.runs[index as usize];
+        run.places = places;
         (run.bound, run.idle_bound) = (bound.saturating_sub(number), usize::MAX);
         run.parent = first;
         self.heads.insert(run.places[0].hash, index);
         let (mut num_held, mut num_idle) = (0, 0);
-        for place in places.iter().filter(|place| place.block != NONE) {
+        for place in self.runs[first as usize].places.iter().filter(|place| place.block != NONE) {
             let block = &mut self.blocks[place.block as usize];
             block.run = first;
             num_held += 1;
             num_idle += u32::from(block.is_idle());
         }
+        let run = &mut self.runs[index as usize];
         (run.num_held, run.num_idle) = (run.num_held - num_held, run.num_idle - num_idle);
         let (next, rest_held) = (if is_forward { index } else { run.used.next }, run.num_held);
         if num_held > 0 {
@@ -228,7 +232,7 @@ impl HostBlocks {
         }
         let run = &mut self.runs[first as usize];
         run.is_forward = is_forward;
-        (run.num_users, run.num_held, run.num_idle, run.places) = (1, num_held, num_idle, places);
+        (run.num_users, run.num_held, run.num_idle) = (1, num_held, num_idle);
         run.bound = bound.min(number);
         first
     }
