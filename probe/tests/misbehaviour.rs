@@ -7,7 +7,7 @@ mod cases;
 mod support;
 
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -79,17 +79,25 @@ fn each_misbehaviour_has_a_name() {
     all(&jobs);
 }
 
+/// A socket with a port of its own that does not listen yet.
+fn bound() -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
 #[test]
 fn connections_that_fail_have_a_name() {
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    check("refused", &["connection_refused"], &settings(&format!("http://{}", free()), short()));
+    // A socket that does not listen keeps its port, which another test's server could have otherwise.
+    let (silent, address) = bound();
+    check("refused", &["connection_refused"], &settings(&format!("http://{address}"), short()));
+    drop(silent);
     check("no such name", &["dns", "connect_time_out"], &settings("http://no-such-host.invalid", short()));
 
     // A listener whose queue is full answers no one.
-    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    let (full, address) = bound();
     full.listen(0).unwrap();
-    let address = full.local_addr().unwrap().as_socket().unwrap();
     let queued: Vec<_> =
         (0..4).filter_map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok()).collect();
     check("a full queue", &["connect_time_out"], &settings(&format!("http://{address}"), short()));
