@@ -89,7 +89,7 @@ fn bound() -> (socket2::Socket, SocketAddr) {
 
 #[test]
 fn connections_that_fail_have_a_name() {
-    // A socket that does not listen keeps its port, which another test's server could have otherwise.
+    // A socket that does not listen refuses connections, and no other test can take its port.
     let (silent, address) = bound();
     check("refused", &["connection_refused"], &settings(&format!("http://{address}"), short()));
     drop(silent);

@@ -32,42 +32,40 @@ impl<const LIST: usize> List<LIST> {
     pub(super) const EMPTY: Self = List { first: NONE, last: NONE };
 
     /// Adds an item at the end.
+    #[inline]
     pub(super) fn push(&mut self, items: &mut [impl Linked<LIST>], index: u32) {
-        *items[index as usize].links() = Links { previous: self.last, next: NONE };
-        match self.last {
-            NONE => self.first = index,
-            last => items[last as usize].links().next = index,
-        }
-        self.last = index;
+        self.insert(items, NONE, index);
     }
 
     /// Adds an item before another one, or at the end before `NONE`.
+    #[inline]
     pub(super) fn insert(&mut self, items: &mut [impl Linked<LIST>], next: u32, index: u32) {
         let previous = match next {
             NONE => self.last,
             _ => items[next as usize].links().previous,
         };
         *items[index as usize].links() = Links { previous, next };
-        match previous {
-            NONE => self.first = index,
-            _ => items[previous as usize].links().next = index,
-        }
-        match next {
-            NONE => self.last = index,
-            _ => items[next as usize].links().previous = index,
-        }
+        self.set_neighbours(items, Links { previous, next }, Links { previous: index, next: index });
     }
 
     /// Removes an item.
+    #[inline]
     pub(super) fn unlink(&mut self, items: &mut [impl Linked<LIST>], index: u32) {
-        let Links { previous, next } = *items[index as usize].links();
-        match previous {
-            NONE => self.first = next,
-            _ => items[previous as usize].links().next = next,
+        let around = *items[index as usize].links();
+        self.set_neighbours(items, around, around);
+    }
+
+    /// Tells the items of `around`, or the list's ends, their new neighbours: `new.next` follows `around.previous`, and `new.previous` is
+    /// before `around.next`.
+    #[inline]
+    fn set_neighbours(&mut self, items: &mut [impl Linked<LIST>], around: Links, new: Links) {
+        match around.previous {
+            NONE => self.first = new.next,
+            previous => items[previous as usize].links().next = new.next,
         }
-        match next {
-            NONE => self.last = previous,
-            _ => items[next as usize].links().previous = previous,
+        match around.next {
+            NONE => self.last = new.previous,
+            next => items[next as usize].links().previous = new.previous,
         }
     }
 }

@@ -135,12 +135,11 @@ impl Offload {
 
     /// Begins to track the request in `slot`.
     pub(super) fn add(&mut self, slot: u32, record: u32) {
-        let (number, slot) = (slot, slot as usize);
+        let slot = slot as usize;
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Tracked::default);
         }
         self.host.begin(slot);
-        self.unrefuse(number);
         let request = &mut self.requests[slot];
         let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
         loading.clear();
@@ -248,7 +247,7 @@ impl Offload {
         self.preempted.push(slot);
     }
 
-    /// Ends the offers of a step, and completes the stores of the requests that it preempts: their copies are waited for.
+    /// Counts the blocks that a step's offers were refused, and completes the stores of preempted requests: their copies are waited for.
     pub(super) fn end_offers(&mut self, slots: &[Slot]) {
         self.counters.refused_blocks += self.refused.num_blocks;
         self.preempted.sort_unstable_by_key(|slot| slots[*slot as usize].rank.record);
@@ -268,6 +267,7 @@ impl Offload {
     /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
     pub(super) fn end(&mut self, slot: u32) -> bool {
         self.any_ended = true;
+        self.unrefuse(slot);
         let keeps = self.requests[slot as usize].has_stored;
         if keeps {
             self.ended.push(slot);

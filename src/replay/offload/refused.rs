@@ -1,7 +1,7 @@
 //! Requests whose blocks the host had no room for: vLLM offers these blocks again with every step.
 //!
-//! An offer that was refused is refused again until a block of the host becomes idle or another request stores a block that both need.
-//! Until then the refused requests are counted, not visited.
+//! A refused offer stays refused until a block on the host becomes idle, or another request stores a block that both need. Until then the
+//! requests are counted, not visited.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
 
 use super::super::slot::Slot;
@@ -13,11 +13,11 @@ pub(super) struct Refused {
     slots: Vec<u32>,
     /// Number of their blocks.
     pub(super) num_blocks: u64,
-    /// Minimum number of their blocks that the host lacks.
+    /// The fewest blocks that one of them lacks on the host.
     least_missing: u32,
-    /// Number of shared changes of the host's blocks when all of them were offered.
+    /// [`super::HostBlocks::num_shared_changes`] when they were last offered.
     num_shared_changes: u64,
-    /// The first step in which one of them is no steady decode.
+    /// The first step in which one of them may not be a steady decode, or not yet.
     first_until: u64,
 }
 
@@ -46,16 +46,28 @@ impl Offload {
 
     /// Forgets that blocks of a request were refused.
     pub(super) fn unrefuse(&mut self, slot: u32) {
-        let before = std::mem::take(&mut self.requests[slot as usize].num_refused);
-        if before > 0 {
-            self.refused.num_blocks -= u64::from(before);
-            self.refused.slots.retain(|other| *other != slot);
+        if self.requests[slot as usize].num_refused > 0 {
+            self.retain_refused(|other, _| other != slot);
         }
     }
 
-    /// Whether the refused requests have to be visited in a step with this many steady decodes: one of them may fit or may have left.
-    pub(in crate::replay) fn has_to_visit(&self, step: u64, num_steady: u32) -> bool {
-        !self.refused.slots.is_empty() && (step >= self.refused.first_until || num_steady == 0 || self.may_fit())
+    /// Begins the offers of a step with this many steady decodes. Forgets refused requests that are none of these, and moves those that
+    /// have become steady to `again`.
+    pub(in crate::replay) fn begin_offers(&mut self, slots: &[Slot], step: u64, num_steady: u32, again: &mut Vec<u32>) {
+        if step < self.refused.first_until && num_steady > 0 {
+            return;
+        }
+        self.refused.first_until = u64::MAX;
+        self.retain_refused(|slot, first_until| {
+            let state = &slots[slot as usize];
+            let (is_steady, is_new) = (state.is_steady_in(step), state.steady_from == step);
+            if is_steady && is_new {
+                again.push(slot);
+            } else if is_steady {
+                *first_until = state.steady_until.min(*first_until);
+            }
+            is_steady && !is_new
+        });
     }
 
     /// Whether one of the refused requests may fit.
@@ -63,35 +75,31 @@ impl Offload {
         !self.refused.slots.is_empty() && self.host.may_fit(self.refused.least_missing, self.refused.num_shared_changes)
     }
 
-    /// Moves the refused requests to `again` that are steady decodes in a step, and forgets the others.
-    pub(in crate::replay) fn take_refused(&mut self, slots: &[Slot], step: u64, again: &mut Vec<u32>) {
-        for slot in self.refused.slots.drain(..) {
-            self.requests[slot as usize].num_refused = 0;
-            if slots[slot as usize].is_steady_in(step) {
-                again.push(slot);
-            }
+    /// Moves the refused steady decodes with this admission number or a later one to `again`.
+    pub(in crate::replay) fn take_refused(&mut self, slots: &[Slot], step: u64, admission: u64, again: &mut Vec<u32>) {
+        if admission == 0 {
+            // What is left was refused in this step, and the next one begins with it.
+            (self.refused.least_missing, self.refused.num_shared_changes) = (u32::MAX, self.host.num_shared_changes);
         }
-        let (slots, num_shared_changes) = (std::mem::take(&mut self.refused.slots), self.host.num_shared_changes);
-        self.refused = Refused { slots, num_shared_changes, ..Refused::NONE };
-    }
-
-    /// Moves those of the refused requests to `again` that were admitted from `admission` on and are steady decodes in a step.
-    pub(in crate::replay) fn take_refused_from(
-        &mut self,
-        slots: &[Slot],
-        step: u64,
-        admission: u64,
-        again: &mut Vec<u32>,
-    ) {
-        let Offload { refused, requests, .. } = self;
-        refused.slots.retain(|slot| {
-            let state = &slots[*slot as usize];
+        self.retain_refused(|slot, _| {
+            let state = &slots[slot as usize];
             let goes = state.admission >= admission && state.is_steady_in(step);
             if goes {
-                refused.num_blocks -= u64::from(std::mem::take(&mut requests[*slot as usize].num_refused));
-                again.push(*slot);
+                again.push(slot);
             }
             !goes
+        });
+    }
+
+    /// Keeps the refused requests for which `stays` is true. It may lower the first step that one of them leaves.
+    fn retain_refused(&mut self, mut stays: impl FnMut(u32, &mut u64) -> bool) {
+        let Refused { slots, num_blocks, first_until, .. } = &mut self.refused;
+        slots.retain(|slot| {
+            let stays = stays(*slot, first_until);
+            if !stays {
+                *num_blocks -= u64::from(std::mem::take(&mut self.requests[*slot as usize].num_refused));
+            }
+            stays
         });
     }
 }

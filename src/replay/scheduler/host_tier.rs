@@ -70,11 +70,7 @@ impl Scheduler<'_> {
         };
         let (filling, step) = (&mut self.filling, steady.next_step());
         filling.clear();
-        // Offers go by admission. Those that were refused are among them only if they may fit by then.
-        let mut visits = offload.has_to_visit(step, steady.len());
-        if visits {
-            offload.take_refused(slots, step, filling);
-        }
+        offload.begin_offers(slots, step, steady.len(), filling);
         for (slot, state, end) in new.map(listed) {
             offload.offer(slot, state, step, end);
         }
@@ -84,11 +80,12 @@ impl Scheduler<'_> {
             filling.dedup();
         };
         by_admission(filling, 0);
-        let (mut at, mut admission) = (0, 0);
+        // Offers go in the order of admission. Requests that were refused are among them as soon as one may fit.
+        let (mut at, mut admission, mut has_taken) = (0, 0, false);
         loop {
-            if !visits && offload.may_fit() {
-                visits = true;
-                offload.take_refused_from(slots, step, admission, filling);
+            if !has_taken && offload.may_fit() {
+                has_taken = true;
+                offload.take_refused(slots, step, admission, filling);
                 by_admission(filling, at);
             }
             let Some(slot) = filling.get(at) else { break };

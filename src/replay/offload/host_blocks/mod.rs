@@ -50,7 +50,7 @@ pub(super) struct HostBlocks {
     blocks: Vec<HostBlock>,
     unused_blocks: Vec<u32>,
     num_idle: u32,
-    /// Number of times that blocks were given room which may be missing in the chains of others, too.
+    /// Number of offers that stored blocks which the chains of other requests may have, too.
     pub(super) num_shared_changes: u64,
     next_serial: u64,
     offers: u64,
@@ -60,7 +60,7 @@ pub(super) struct HostBlocks {
     heads: HashMap<BlockHash, u32, BuildHasherDefault<AlreadyHashed>>,
     /// The run in which the chain of each slot ends.
     ends: Vec<u32>,
-    /// The runs that hold blocks, the least recently used one first.
+    /// Runs that hold blocks, from the least to the most recently used.
     used: List<0>,
     /// The runs that the last call of [`HostBlocks::trace`] found.
     path: Vec<u32>,
@@ -91,6 +91,11 @@ impl HostBlocks {
     /// Number of blocks that it holds or is about to.
     pub(super) fn len(&self) -> u32 {
         (self.blocks.len() - self.unused_blocks.len()) as u32
+    }
+
+    /// Number of blocks that it can take without giving up others.
+    fn room(&self) -> u32 {
+        self.capacity.saturating_sub(self.len())
     }
 
     /// Number of leading blocks at these positions of a slot's chain that can be loaded; `None` while another request loads one of
@@ -169,7 +174,7 @@ impl HostBlocks {
         stored: &mut Vec<u32>,
         on_removed: impl FnMut(u64),
     ) -> Result<u32, u32> {
-        let room = self.capacity.saturating_sub(self.len());
+        let room = self.room();
         let surely_missing = self.num_surely_missing(slot, positions.clone());
         if surely_missing > room + self.num_idle {
             return Err(surely_missing);
@@ -228,8 +233,7 @@ impl HostBlocks {
 
     /// Whether an offer that was refused may fit now: so many of its blocks were missing, after so many shared changes.
     pub(super) fn may_fit(&self, missing: u32, num_shared_changes: u64) -> bool {
-        self.num_shared_changes != num_shared_changes
-            || missing <= self.capacity.saturating_sub(self.len()) + self.num_idle
+        self.num_shared_changes != num_shared_changes || missing <= self.room() + self.num_idle
     }
 
     /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.

@@ -136,7 +136,7 @@ impl HostBlocks {
         self.runs.get(self.ends[slot] as usize).map_or(0, |run| run.end)
     }
 
-    /// The run that follows in the order of the last uses, or `NONE`.
+    /// The run that was used next after another one, or `NONE`.
     pub(super) fn next_used(&self, run: u32) -> u32 {
         self.runs[run as usize].used.next
     }
@@ -157,7 +157,7 @@ impl HostBlocks {
         }
     }
 
-    /// Moves a run before `next` in the order of the last uses, or to its end before `NONE`.
+    /// Moves a run in the order of use: in front of `next`, or to the end if that is `NONE`.
     pub(super) fn use_last(&mut self, index: u32, next: u32, is_forward: bool) {
         let run = &mut self.runs[index as usize];
         run.is_forward = is_forward;
