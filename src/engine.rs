@@ -59,6 +59,13 @@ impl Engine {
         self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)
     }
 
+    /// Whether `kernels` are of another engine, or of vLLM on the other side of `version`, which replaced them.
+    pub(crate) fn is_parted_from(&self, kernels: &Engine, version: (u32, u32)) -> bool {
+        let newest = (u32::MAX, 0);
+        let has = |engine: &Engine| engine.version.unwrap_or(newest) >= version;
+        self.name != kernels.name || (self.is_vllm() && has(self) != has(kernels))
+    }
+
     /// How far the kernels of another engine are: versions of the same one first, then other engines in the order of [`ENGINES`].
     pub(crate) fn distance(&self, other: &Engine) -> f64 {
         let (wanted, has) = (self.version.unwrap_or((u32::MAX, 0)), other.version.unwrap_or_default());
@@ -111,6 +118,10 @@ mod tests {
         assert_eq!(nearest(&engine("vllm-0.20"))[..2], ["vllm-0.24", "vllm-0.14"]);
         assert_eq!(nearest(&engine("vllm"))[0], "vllm-0.24", "without a version the newest");
         assert_eq!(nearest(&engine("trtllm"))[..2], ["trtllm-1.3", "vllm-0.24"].map(str::to_owned)[..]);
+        let parted = |a: &'static str, b: &'static str| engine(a).is_parted_from(&engine(b), (0, 16));
+        assert!(parted("vllm-0.14", "vllm-0.24") && parted("vllm", "vllm-0.15"));
+        assert!(!parted("vllm-0.16", "vllm-0.24") && !parted("vllm-0.14", "vllm-0.15"));
+        assert!(parted("vllm-0.14", "sglang-0.5") && !parted("sglang-0.5", "sglang-0.4"));
         assert_eq!(Engine::parse("TRTLLM", Some("1.3.0rc20")), Some(engine("trtllm-1.3")));
         assert_eq!(Engine::parse("vllm", Some("v0.17.0")), Some(engine("vllm-0.17")));
         assert_eq!(Engine::parse("vllm", Some("latest")), None);

@@ -88,7 +88,7 @@ pub fn served(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> ridgepoint::Result<(Served, Engine)> {
-    let engine = server.engine_config(&model, &hardware)?;
+    let engine = server.engine_config(&model, &hardware, &options.engine)?;
     let deployment = server.deployment;
     let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
     notes.extend(steps.notes().iter().cloned());

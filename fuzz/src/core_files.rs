@@ -14,7 +14,7 @@ use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::Workload;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 
 use crate::sane::{self, H100, LLAMA};
 
@@ -140,7 +140,7 @@ fn table<F: Family>(text: &str) {
 /// A server.
 pub fn server_config(bytes: &[u8]) {
     let Ok(server) = ServerConfig::parse("server.yaml", &String::from_utf8_lossy(bytes)) else { return };
-    if let Ok(engine) = server.engine_config(&LLAMA, &H100) {
+    if let Ok(engine) = server.engine_config(&LLAMA, &H100, &Engine::default()) {
         engine.config.validate().expect("a configuration that was checked");
     }
     sane::predict(&LLAMA, &H100, &server.deployment);

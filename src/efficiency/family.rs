@@ -35,6 +35,11 @@ pub trait Family: Sized + 'static {
         DType::Bfloat16
     }
 
+    /// The version of vLLM that replaced the kernels of a series; `None` if none is known to have.
+    fn replaced_in(_: &Self::Key) -> Option<(u32, u32)> {
+        None
+    }
+
     /// Rate at which the call's bytes move at best, bytes/s.
     fn bytes_per_s(chip: &Chip) -> f64 {
         chip.hbm_bytes_per_s

@@ -6,7 +6,7 @@
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};
 use super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
-use crate::dtype::DType;
+use crate::dtype::{DType, MatmulFormat};
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::{MoeShape, experts_flops};
@@ -204,6 +204,17 @@ impl Family for MoeModel {
         let memory_us = ramped_us(shape.work().bytes, chip.hbm_bytes_per_s * c[2], c[4]);
         let compute_us = time_us(flops, chip.peak_flop_per_s * c[5]);
         c[0] + c[1] * active + c[7] * shape.pairs() + overlapped_us(memory_us, compute_us, c[3])
+    }
+
+    /// The version whose `fused_moe/oracle/` first chose the kernels of a format. On H100 block-wise fp8 experts in groups run FlashInfer's
+    /// kernels since then, and closed loops of gpt-oss before 0.19 have the times of 4-bit Marlin kernels.
+    fn replaced_in(key: &MoeKey) -> Option<(u32, u32)> {
+        match key.format {
+            MatmulFormat::Bfloat16 | MatmulFormat::Fp8 | MatmulFormat::Fp8Block => Some((0, 16)),
+            MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => Some((0, 19)),
+            MatmulFormat::Int4WeightOnly => Some((0, 20)),
+            _ => None,
+        }
     }
 
     fn shape(key: &MoeKey, point: &[f64]) -> MoeShape {

@@ -145,6 +145,9 @@ impl Display for Routing {
 }
 
 impl Routing {
+    /// The spread that is assumed of a trained router, and the one that tables hold (docs/design.md, "Routing").
+    pub const ASSUMED: Routing = Routing::PowerLaw(1.01);
+
     /// The routing of a name in tables and measurement files.
     pub fn parse(name: &str) -> Option<Self> {
         match name {

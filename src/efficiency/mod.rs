@@ -33,6 +33,7 @@ pub mod surface;
 pub mod table;
 pub mod table_text;
 pub mod tables;
+mod thinning;
 
 pub use kernel_time::{EfficiencyMode, Timer};
 pub use provenance::{Bound, OperatorTime, Provenance};

@@ -1,6 +1,7 @@
 //! A table file: one csv per GPU and operator, below a header of commented TOML. Each line holds the efficiencies of one
-//! series along its last axis, in percent of the roofline bound, three digits each. `~` marks a value interpolated from its
-//! neighbours, `-` one beyond the measurements (left out at a line's end). Reading is strict: unknown header keys, duplicate
+//! series along its last axis, in percent of the roofline bound, three digits each. `~` marks a value filled in from other
+//! measurements, `-` one beyond them (left out at a line's end). `=` and a bare `~` stand for a measured and a filled-in value that the
+//! numbers beside it give, as a lookup between them does. Reading is strict: unknown header keys, duplicate
 //! or missing lines and anything outside (0, 100] are errors.
 #![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
@@ -17,10 +18,16 @@ use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series, UNIT, columns};
+use super::thinning::{Value, interpolated};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
+
+/// Mark of a measured value that the numbers beside it give.
+pub(super) const MEASURED: &str = "=";
+/// Mark of a value that was filled in; a number may follow.
+const FILLED_IN: char = '~';
 
 /// One operator's table of one GPU. The header is read at once, the lines of a series on first use.
 pub struct Table<F: Family> {
@@ -186,32 +193,52 @@ impl<F: Family> Table<F> {
             let expected = format!("1 to {}, as many as the series has knots", knots.len());
             return Err(bad_value(&format!("{count} values"), &expected));
         }
+        let expected = "a number in (0, 100], or -, or = or ~ with a number on both sides and no - before it";
+        // The last number of the line with its knot, and the cells since then that follow from it and the next one.
+        let (mut before, mut following) = (None, Vec::new());
         for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(values.split_ascii_whitespace())) {
-            if field == "-" {
-                continue;
-            }
-            let (digits, origin) = match field.strip_prefix('~') {
+            let (digits, origin) = match field.strip_prefix(FILLED_IN) {
                 Some(digits) => (digits, Provenance::Interpolated),
+                None if field == MEASURED => ("", Provenance::Measured),
                 None => (field, Provenance::Measured),
             };
+            if digits.is_empty() && before.is_some() {
+                following.push((cell, knot.ln(), origin));
+                continue;
+            }
+            if field == "-" && following.is_empty() {
+                before = None;
+                continue;
+            }
             let percent = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 100.0);
-            let percent = percent.ok_or_else(|| bad_value(field, "a number in (0, 100] or -"))?;
+            let percent = percent.ok_or_else(|| bad_value(field, expected))?;
             point[last] = knot;
-            let shape = F::shape(key, &point);
-            let measured_us = F::bound_us(&shape, chip) / (percent / 100.0);
-            let residual = (measured_us / F::time_us(coefficients, &shape, chip)).ln();
+            let residual = residual_of::<F>(&F::shape(key, &point), percent, coefficients, chip);
             if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
                 let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
                 return Err(bad_value(field, expected));
             }
+            let here = Value { log_knot: knot.ln(), residual, is_filled_in: origin == Provenance::Interpolated };
+            if let Some(before) = before {
+                for (cell, knot, origin) in following.drain(..) {
+                    grid.set(cell, interpolated(before, here, knot), origin);
+                }
+            }
+            before = Some(here);
             grid.set(cell, residual, origin);
         }
-        Ok(())
+        if following.is_empty() { Ok(()) } else { Err(bad_value("a line that ends with = or ~", expected)) }
     }
 
     fn parse_error(&self, message: String) -> Error {
         Error::parse(&self.origin, message)
     }
+}
+
+/// The residual of an efficiency in percent: the logarithm of measured over modelled time.
+pub(super) fn residual_of<F: Family>(shape: &F::Shape, percent: f64, coefficients: &[f64], chip: &Chip) -> f64 {
+    let measured_us = F::bound_us(shape, chip) / (percent / 100.0);
+    (measured_us / F::time_us(coefficients, shape, chip)).ln()
 }
 
 fn parse_header<F: Family>(gpu: &str, origin: &str, text: &str) -> Result<Header> {

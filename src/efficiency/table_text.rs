@@ -1,4 +1,4 @@
-//! Writing a table file: the counterpart of `table`, with three digits for each value.
+//! Writing a table file: the counterpart of `table`, with three digits for each value that matters.
 #![expect(clippy::indexing_slicing, reason = "a grid has one axis at least")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of digits, from 0 to 12")]
 
@@ -11,6 +11,8 @@ use super::family::Family;
 use super::keys::Key;
 use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
+use super::table::{MEASURED, residual_of};
+use super::thinning::{Value, knots_that_matter};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
 pub struct SeriesDraft<F: Family> {
@@ -68,17 +70,27 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
     let grid = &series.grid;
     let last = F::AXES.len() - 1;
     let width = grid.axes[last].len();
-    let efficiency = |cell: usize| {
-        let Some((residual, origin)) = grid.get(cell) else { return "-".to_owned() };
+    // The digits of a cell, and its value as they are read back.
+    let known = |(cell, log_knot): (usize, &f64)| {
+        let (residual, origin) = grid.get(cell)?;
         let shape = F::shape(&series.key, &grid.point(cell));
         let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
         let percent = three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0));
-        if origin == Provenance::Interpolated { format!("~{percent}") } else { percent }
+        let residual = residual_of::<F>(&shape, percent.parse().ok()?, &series.coefficients, chip);
+        Some((percent, Value { log_knot: *log_knot, residual, is_filled_in: origin == Provenance::Interpolated }))
     };
     for first in (0..grid.num_cells()).step_by(width) {
         let Some(used) = (first..first + width).rev().find(|cell| grid.get(*cell).is_some()) else { continue };
         let coordinates: String = grid.point(first)[..last].iter().map(|value| format!(",{value}")).collect();
-        let values: Vec<String> = (first..=used).map(efficiency).collect();
+        let cells: Vec<Option<(String, Value)>> = (first..=used).zip(&grid.log_axes[last]).map(known).collect();
+        let values: Vec<Option<Value>> = cells.iter().map(|cell| cell.as_ref().map(|(_, value)| *value)).collect();
+        let field = |(cell, matters): (Option<(String, Value)>, bool)| match cell {
+            None => "-".to_owned(),
+            Some((percent, value)) if value.is_filled_in => format!("~{}", if matters { &percent } else { "" }),
+            Some((percent, _)) if matters => percent,
+            Some(_) => MEASURED.to_owned(),
+        };
+        let values: Vec<String> = cells.into_iter().zip(knots_that_matter(&values)).map(field).collect();
         out.push_str(&format!("{id}{coordinates},{}\n", values.join(" ")));
     }
 }

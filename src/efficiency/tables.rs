@@ -58,6 +58,10 @@ type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
 const NEXT_ENGINE: f64 = 1e-3;
 
+/// What kernels are further away that are known to differ, as vLLM replaced its own or another engine has them: more than any stand-in
+/// of the right engine.
+const REPLACED: f64 = 2000.0;
+
 /// The tables that one GPU can draw on: its own, then those of its fallback GPUs.
 pub struct Tables {
     hardware: Hardware,
@@ -168,9 +172,13 @@ impl Tables {
     ) -> Result<Vec<Found<F>>> {
         for gpu in &self.gpus {
             let tables = self.tables::<F>(gpu)?;
-            let best_of = |(place, (_, table)): (usize, &OfEngine<F>)| {
+            let distance = |engine: &Option<Engine>, key: &F::Key| {
+                let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.is_parted_from(of, version));
+                distance(key) + if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 }
+            };
+            let best_of = |(place, (engine, table)): (usize, &OfEngine<F>)| {
                 let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
-                let least = keys.map(|key| distance(&key)).fold(f64::INFINITY, f64::min);
+                let least = keys.map(|key| distance(engine, &key)).fold(f64::INFINITY, f64::min);
                 (least.is_finite()).then_some((least + NEXT_ENGINE * place as f64, place))
             };
             // Series of one table: kernels of two engines are not averaged.
@@ -178,7 +186,7 @@ impl Tables {
             let Some((engine, table)) = best.and_then(|(_, place)| tables.into_iter().nth(place)) else { continue };
             let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
             let mut ranked: Vec<(f64, F::Key)> =
-                keys.map(|key| (distance(&key), key)).filter(|(distance, _)| distance.is_finite()).collect();
+                keys.map(|key| (distance(&engine, &key), key)).filter(|(distance, _)| distance.is_finite()).collect();
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
             let is_fallback = *gpu != self.hardware.name;
             let measured_on = if is_fallback {

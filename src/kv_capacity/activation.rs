@@ -1,10 +1,12 @@
 //! The peak of the engine's profiling run: a forward pass of the largest step, then sampling for the most requests.
 
 use crate::deployment::Deployment;
+use crate::engine::Engine;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 use crate::physics::Ranks;
 use crate::physics::mla::latent_width;
 use crate::physics::projection::kv_heads_per_rank;
+use crate::physics::truncation::Truncation;
 
 /// Bytes per (request, vocabulary entry) at the fullest moment of sampling, which is inside the sort of top-p and top-k:
 /// logits in 16 and in 32 bits (2 + 4), sorted values and their 64-bit indices (4 + 8), indices before the sort (8), and the
@@ -14,6 +16,13 @@ use crate::physics::projection::kv_heads_per_rank;
 /// vLLM 0.15, `apply_top_k_top_p` (`v1/sample/ops/topk_topp_sampler.py`), which the profiling run goes through; PyTorch,
 /// `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DeviceSegmentedRadixSort`.
 pub const SAMPLING_BYTES_PER_LOGIT: f64 = 38.0;
+
+/// The same where nothing is sorted: logits in 16 and in 32 bits, probabilities, and random numbers or masked logits (4 bytes each).
+///
+/// # Source
+/// vLLM 0.18, `apply_top_k_top_p_triton` (`v1/sample/ops/topk_topp_triton.py`) masks in place, `forward_native`
+/// (`topk_topp_sampler.py`) draws; vLLM 0.24, `flashinfer_sample`.
+const UNSORTED_BYTES_PER_LOGIT: f64 = 14.0;
 
 /// Most tokens that the fused experts process at once (vLLM's `VLLM_FUSED_MOE_CHUNK_SIZE`).
 const EXPERT_CHUNK_TOKENS: f64 = 16_384.0;
@@ -73,21 +82,27 @@ fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
 /// Returns the peak bytes of sampling on a rank. Every rank has the logits of the whole vocabulary.
 ///
 /// # Formula
-/// `min(S, T)·V·`[`SAMPLING_BYTES_PER_LOGIT`]` + 2·T·d·b`: the forward pass's hidden states and residual stream are still in memory.
+/// `min(S, T)·V·c + 2·T·d·b`: the forward pass's hidden states and residual stream are still in memory. `c` is
+/// [`SAMPLING_BYTES_PER_LOGIT`] where the version of `engine` sorts for top-p, and 14 where it does not.
 ///
 /// ```
-/// use ridgepoint::{Deployment, Model};
+/// use ridgepoint::{Deployment, Engine, Model};
 /// use ridgepoint::internals::kv_capacity::sampling_bytes;
 /// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let llama = Model::find("llama-2-7b")?;
-/// assert_eq!(sampling_bytes(&llama, &deployment), 128.0 * 32_000.0 * 38.0 + 2.0 * 2048.0 * 4096.0 * 2.0);
+/// let bytes = |version| sampling_bytes(&llama, &deployment, &Engine::parse("vllm", Some(version)).expect("a version"));
+/// assert_eq!(bytes("0.15.1"), 128.0 * 32_000.0 * 38.0 + 2.0 * 2048.0 * 4096.0 * 2.0);
+/// assert_eq!(bytes("0.18.0"), 128.0 * 32_000.0 * 14.0 + 2.0 * 2048.0 * 4096.0 * 2.0);
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
-pub fn sampling_bytes(model: &Model, deployment: &Deployment) -> f64 {
+pub fn sampling_bytes(model: &Model, deployment: &Deployment, engine: &Engine) -> f64 {
+    let bytes_per_logit = match Truncation::of(engine) {
+        Truncation::Sort => SAMPLING_BYTES_PER_LOGIT,
+        Truncation::Search | Truncation::Rejection => UNSORTED_BYTES_PER_LOGIT,
+    };
     let tokens = f64::from(deployment.max_num_batched_tokens);
     let sampled = f64::from(deployment.max_num_seqs.min(deployment.max_num_batched_tokens));
-    sampled * model.vocab_size as f64 * SAMPLING_BYTES_PER_LOGIT
-        + 2.0 * tokens * model.hidden_size as f64 * model.dtype.bytes()
+    sampled * model.vocab_size as f64 * bytes_per_logit + 2.0 * tokens * model.hidden_size as f64 * model.dtype.bytes()
 }
 
 /// Returns the width of query, key, value and output together.

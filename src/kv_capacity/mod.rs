@@ -18,6 +18,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::deployment::Deployment;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
 use crate::model::{Attention, LayerGroup, Model, Window};
@@ -99,18 +100,18 @@ pub struct KvCapacity {
 }
 
 impl KvCapacity {
-    /// Returns the KV capacity of a deployment. Weights on the host are those of its `cpu_offload_gb`.
+    /// Returns the KV capacity of a deployment under vLLM 0.15. Weights on the host are those of its `cpu_offload_gb`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, if the weights do not fit the GPU, or if the KV cache has
     /// no room for one request of `max_model_len`. The latter two report the shortfall and single-argument changes that fix
     /// it.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
-        Self::with_offload(model, hardware, deployment, deployment.cpu_offload_gb)
+        Self::with_offload(model, hardware, deployment, deployment.cpu_offload_gb, &Engine::default())
     }
 
     /// Returns the KV capacity of a deployment that keeps `cpu_offload_gb` GiB of each GPU's weights in host memory, as vLLM's
-    /// argument of that name does.
+    /// argument of that name does. The version of `engine` decides what sampling takes.
     ///
     /// # Errors
     /// Those of [`KvCapacity::new`], and `ErrorKind::InvalidArgument` if `cpu_offload_gb` is negative or not finite.
@@ -119,11 +120,12 @@ impl KvCapacity {
         hardware: &Hardware,
         deployment: &Deployment,
         cpu_offload_gb: f64,
+        engine: &Engine,
     ) -> Result<Self> {
-        let capacity = Self::estimate(model, hardware, deployment, cpu_offload_gb)?;
+        let capacity = Self::estimate(model, hardware, deployment, cpu_offload_gb, engine)?;
         let origin = format!("{} on {}", model.name, hardware.name);
         remedy::check(origin, deployment, &capacity, |changed| {
-            Self::estimate(model, hardware, changed, cpu_offload_gb)
+            Self::estimate(model, hardware, changed, cpu_offload_gb, engine)
         })?;
         Ok(capacity)
     }
@@ -133,7 +135,13 @@ impl KvCapacity {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, `ErrorKind::InvalidArgument` if `cpu_offload_gb` is
     /// negative or not finite.
-    pub fn estimate(model: &Model, hardware: &Hardware, deployment: &Deployment, cpu_offload_gb: f64) -> Result<Self> {
+    pub fn estimate(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        cpu_offload_gb: f64,
+        engine: &Engine,
+    ) -> Result<Self> {
         if !(cpu_offload_gb.is_finite() && cpu_offload_gb >= 0.0) {
             let reason = "must be a number of GiB, at least 0";
             return Err(Error::invalid_argument("cpu_offload_gb", cpu_offload_gb.to_string(), reason));
@@ -150,7 +158,7 @@ impl KvCapacity {
         let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
             let offloaded_bytes = offloaded.get(stage).map_or(0.0, |moved_bytes| stored_bytes.min(*moved_bytes));
             let weight_bytes = stored_bytes - offloaded_bytes;
-            let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment) } else { 0.0 };
+            let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment, engine) } else { 0.0 };
             let activation_bytes = forward_bytes.max(sampling_bytes);
             let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
                 - weight_bytes

@@ -37,7 +37,7 @@ mod state_call;
 pub(crate) mod state_shape;
 mod streams;
 mod template;
-mod truncation;
+pub(crate) mod truncation;
 mod weights;
 mod work;
 

@@ -16,7 +16,7 @@ use super::template::Template;
 /// # Source
 /// `vllm/v1/sample/ops/topk_topp_sampler.py` of vLLM 0.11.2 to 0.32.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Truncation {
+pub(crate) enum Truncation {
     /// Every row is sorted: up to 0.16.
     Sort,
     /// A Triton kernel searches each row for its cut; fewer than [`MANY_SAMPLED`](super::rows::MANY_SAMPLED) rows are sorted: from
@@ -155,7 +155,7 @@ impl Truncation {
     }
 
     /// The kernels that truncate rows of `vocab` logits.
-    pub fn templates(self, sampling: &SamplingDefaults, vocab: u64) -> Vec<Template> {
+    pub(super) fn templates(self, sampling: &SamplingDefaults, vocab: u64) -> Vec<Template> {
         let (top_p, top_k) = (sampling.truncates_by_top_p(), sampling.truncates_by_top_k());
         if !top_p && !top_k {
             return Vec::new();

@@ -187,16 +187,16 @@ impl ServerConfig {
     }
 
     /// Returns the scheduler and cache of this server. `max_model_len` defaults to the model's own limit, and the blocks to
-    /// those of the memory equation.
+    /// those of the memory equation with the sampler of `kernels`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`] and
     /// [`EngineConfig::validate`].
-    pub fn engine_config(&self, model: &Model, hardware: &Hardware) -> Result<Engine> {
+    pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &crate::Engine) -> Result<Engine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
-            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, self.cpu_offload_gb)?,
-            None => KvCapacity::with_offload(model, hardware, &self.deployment, self.cpu_offload_gb)?,
+            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, self.cpu_offload_gb, kernels)?,
+            None => KvCapacity::with_offload(model, hardware, &self.deployment, self.cpu_offload_gb, kernels)?,
         };
         let num_gpu_blocks = self.num_gpu_blocks_override.unwrap_or(capacity.num_gpu_blocks);
         if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.num_gpu_blocks) {

@@ -23,7 +23,7 @@ fn problems(result: Result<ServerConfig>) -> Vec<String> {
 fn engine(more: &str) -> Result<Engine> {
     let server = parse(more).unwrap();
     let (model, _) = server.find_model(None).unwrap();
-    server.engine_config(&model, &server.find_hardware(None).unwrap())
+    server.engine_config(&model, &server.find_hardware(None).unwrap(), &crate::Engine::default())
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn offload_is_a_size_or_a_switch() {
     assert_eq!(apart.deployment.cpu_offload_gb, 8.0);
     apart.deployment.cpu_offload_gb = 0.0;
     let (model, gpu) = (apart.find_model(None).unwrap().0, apart.find_hardware(None).unwrap());
-    let notes = apart.engine_config(&model, &gpu).unwrap().notes;
+    let notes = apart.engine_config(&model, &gpu, &crate::Engine::default()).unwrap().notes;
     assert!(notes[0].contains("cross the bus in every step"), "{notes:?}");
 }
 

@@ -5,10 +5,10 @@ use crate::common;
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::Deployment;
 use ridgepoint::internals::kv_capacity::OVERHEAD_BYTES;
 use ridgepoint::internals::units::GIB;
 use ridgepoint::server_config::ServerConfig;
+use ridgepoint::{Deployment, Engine};
 
 /// Largest error of a server whose model is text alone, percent.
 const MAX_ERROR_PCT: f64 = 1.0;
@@ -66,7 +66,8 @@ fn predicted_blocks_are_those_that_servers_report() {
         let (model, notes) = config.find_model(None).expect("a known model");
         assert!(notes.is_empty(), "{}: {notes:?}", server.name);
         let hardware = config.find_hardware(None).expect("a known GPU");
-        let capacity = config.engine_config(&model, &hardware).expect("a server that started").capacity;
+        let capacity =
+            config.engine_config(&model, &hardware, &Engine::default()).expect("a server that started").capacity;
         // The tower of a multimodal model and its share of the profiling run are not in the equation.
         let is_multimodal = model.model_type.contains("llama4");
         let error_pct = 100.0 * (f64::from(capacity.num_gpu_blocks) / f64::from(server.measured) - 1.0);

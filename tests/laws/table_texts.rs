@@ -139,6 +139,9 @@ fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
         (&|line| first_value(line, "1e400"), "efficiency_pct", "1e400"),
         (&|line| first_value(line, "infinity"), "efficiency_pct", "infinity"),
         (&|line| first_value(line, "+nan"), "efficiency_pct", "+nan"),
+        (&|line| first_value(line, "="), "efficiency_pct", "="),
+        (&|line| first_value(line, "~"), "efficiency_pct", "~"),
+        (&|line| line.rsplit_once(' ').unwrap().0.to_owned() + " =", "efficiency_pct", "a line that ends with"),
         (&|line| first(line, ','), "num_gpus", "nothing"),
         (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency_pct", "0 values"),
     ] {

@@ -115,7 +115,7 @@ fn assert_parse(text: &str, names: &[&str]) {
 fn an_efficiency_outside_its_range_is_named_with_row_and_column() {
     let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
     for value in
-        ["NaN", "nan", "~NaN", "0", "101", "~100.1", "-5", "~-5", "inf", "1e400", "~", "5%", "1,5", "~~5", "1e-200"]
+        ["NaN", "nan", "~NaN", "0", "101", "~100.1", "-5", "~-5", "inf", "1e400", "=5", "5%", "1,5", "~~5", "1e-200"]
     {
         assert_bad_row(&with_value(value), "efficiency_pct", row, value);
     }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint::Deployment;
 use ridgepoint::replay::{KvOffload, SchedulingPolicy};
 use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
+use ridgepoint::{Deployment, Engine};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{detached, raised, to_json};
@@ -46,7 +46,7 @@ impl Scheduler {
             None => None,
             Some(_) => {
                 let ((model, _), hardware) = (server.find_model(None)?, server.find_hardware(None)?);
-                server.engine_config(&model, &hardware)?.config.kv_offload
+                server.engine_config(&model, &hardware, &Engine::default())?.config.kv_offload
             }
         };
         let options = server.scheduler;

@@ -3,6 +3,7 @@
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ridgepoint::Engine;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{EngineCounters, OffloadCounters, StageMetrics};
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
@@ -83,7 +84,7 @@ fn replayed(
         cpu_offload_gb: scheduler.cpu_offload_gb.max(steps.deployment.cpu_offload_gb),
         ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
     };
-    let mut engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
+    let mut engine = server.engine_config(&steps.model, &steps.hardware, &Engine::default()).map_err(raised)?;
     if scheduler.kv_offload.is_some() {
         steps.latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map_err(raised)?;
         engine.config.kv_offload.clone_from(&scheduler.kv_offload);

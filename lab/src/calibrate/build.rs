@@ -143,12 +143,8 @@ fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Result<Grid> 
 
 /// Fills the holes that measured cells surround, and replaces glitches.
 fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chip) {
-    let learnt: Vec<f64> = (0..series.grid.num_cells())
-        .map(|offset| {
-            let shape = F::shape(&series.key, &series.grid.point(offset));
-            forest.predict(&F::features(&series.key, &shape, chip))
-        })
-        .collect();
+    let features = |offset| F::features(&series.key, &F::shape(&series.key, &series.grid.point(offset)), chip);
+    let learnt = forest.predict(&(0..series.grid.num_cells()).map(features).collect::<Vec<_>>());
     let mut differences = series.grid.clone();
     for (offset, learnt) in learnt.iter().enumerate() {
         if let Some(measured) = series.grid.measured(offset) {

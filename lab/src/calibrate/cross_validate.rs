@@ -29,13 +29,14 @@ pub enum Unit {
     Line,
 }
 
-/// Predicts every row from tables built without its fold. Rows without another row of their series are missing from the
+/// Predicts every row from tables built without its fold, and with all of the rows that are `only_learnt`. Rows without another row of their series are missing from the
 /// result. `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of [`build`].
 pub fn cross_validate<F: Calibrated>(
     rows: &[&Row<F>],
+    only_learnt: &[&Row<F>],
     hardware: &Hardware,
     unit: Unit,
     tick: impl Fn() + Sync,
@@ -48,7 +49,8 @@ pub fn cross_validate<F: Calibrated>(
                 let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
                 chosen.map(|(row, _)| *row).collect()
             };
-            let part = predict_all(&of(false), &of(true), hardware);
+            let train = [&of(false)[..], only_learnt].concat();
+            let part = predict_all(&train, &of(true), hardware);
             tick();
             part
         })

@@ -60,6 +60,11 @@ pub trait Calibrated: Measured + Send + Sync {
         true
     }
 
+    /// Returns whether predictions read a series. Tables leave out others, whose rows the trees learn from all the same.
+    fn is_read(_: &Self::Key) -> bool {
+        true
+    }
+
     /// Returns whether a label counts in the operator's total.
     fn in_total(_: &str) -> bool {
         true

@@ -30,10 +30,10 @@ const MAX_TOO_FAST_PCT: usize = 1;
 /// Refuses rows in another unit: faster than the roofline allows.
 fn check_unit<F: Calibrated>(rows: &[Row<F>], hardware: &Hardware) -> Result<()> {
     let (mut too_fast, mut worst) = (0, 0.0f64);
-    // Operands that fit into the L2 cache are there from one repetition to the next.
-    let is_cached = |row: &Row<F>| row.shape().work().bytes <= hardware.l2_bytes;
-    for row in rows.iter().filter(|row| !is_cached(row)) {
-        let efficiency = row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
+    for row in rows {
+        // As many operands as fit into the L2 cache may be there from one repetition to the next.
+        let from_memory = (1.0 - hardware.l2_bytes / row.shape().work().bytes).max(0.0);
+        let efficiency = from_memory * row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
         too_fast += usize::from(efficiency > F::MAX_EFFICIENCY);
         worst = worst.max(efficiency);
     }
@@ -75,13 +75,13 @@ pub fn calibrate_operator<F: Calibrated>(
     }
     let (kept, mut left_out) = merge_repeated(rows);
     let all: Vec<&Row<F>> = kept.iter().collect();
-    let predictions = cross_validate::<F>(&all, hardware, Unit::Row, &tick)?;
+    let predictions = cross_validate::<F>(&all, &[], hardware, Unit::Row, &tick)?;
     leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
     let mut report = OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out);
     if report.total.is_none() {
         return Ok(report);
     }
-    let by_lines = cross_validate::<F>(&all, hardware, Unit::Line, &tick)?;
+    let by_lines = cross_validate::<F>(&all, &[], hardware, Unit::Line, &tick)?;
     report.whole_lines_left_out = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()).total;
     let members = by_series(kept.iter());
     let last = F::AXES.len() - 1;
@@ -99,7 +99,11 @@ pub fn calibrate_operator<F: Calibrated>(
         };
         SeriesDraft { series, header }
     };
-    let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
+    let mut built = build::<F>(&all, hardware)?;
+    if built.iter().any(|series| F::is_read(&series.key)) {
+        built.retain(|series| F::is_read(&series.key));
+    }
+    let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
     let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
     Ok(OperatorReport { table: Some(text), ..report })
 }
@@ -124,7 +128,7 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 /// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
 /// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
 /// them. If a series has fewer than half of the rows it was made from, that would judge another table, so its used rows
-/// are left out with that reason. `tick` is called once a fold.
+/// are left out with that reason. Rows that tables leave out, as no prediction reads them, are learnt from as when the table was made. `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator; `ErrorKind::Invalid` if the rows are
@@ -141,12 +145,15 @@ pub fn check_operator<F: Calibrated>(
     let own = own_series::<F>(hardware, tables)?;
     check_unit::<F>(rows, hardware)?;
     let mut predictions: Vec<Prediction> = Vec::new();
-    let mut used: Vec<&Row<F>> = Vec::new();
+    let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
     let unmerged = by_series(rows.iter());
     let (kept, mut left_out) = merge_repeated(rows);
     for (name, members) in by_series(kept.iter()) {
         let Some(about) = own.get(&name) else {
             leave_out(&mut left_out, NO_SERIES, members.len());
+            if !F::is_read(&members[0].key) {
+                only_learnt.extend(members);
+            }
             continue;
         };
         let key = &members[0].key;
@@ -172,7 +179,7 @@ pub fn check_operator<F: Calibrated>(
     }
     let rows_unseen = predictions.len();
     if !used.is_empty() {
-        let by_folds = cross_validate::<F>(&used, hardware, Unit::Row, tick)?;
+        let by_folds = cross_validate::<F>(&used, &only_learnt, hardware, Unit::Row, tick)?;
         leave_out(&mut left_out, ALONE, used.len() - by_folds.len());
         predictions.extend(by_folds);
     }

@@ -9,6 +9,8 @@ pub struct Source {
     pub(super) engine: String,
     /// A row of the public tables.
     pub(super) is_public: bool,
+    /// Kernel that the file names; empty if it names none.
+    pub(super) kernel: String,
     /// Name in the header of a table.
     pub(super) name: String,
 }
@@ -16,7 +18,12 @@ pub struct Source {
 impl Source {
     /// The source of a file.
     pub(super) fn new(source: &SourceFile) -> Self {
-        Source { engine: source.engine(), is_public: source.format == SourceFormat::Parquet, name: describe(source) }
+        Source {
+            engine: source.engine(),
+            is_public: source.format == SourceFormat::Parquet,
+            kernel: source.kernel_source.clone().unwrap_or_default(),
+            name: describe(source),
+        }
     }
 }
 

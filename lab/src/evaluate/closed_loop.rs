@@ -70,7 +70,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     }
     let row = one_replica.as_ref().unwrap_or(row);
     if row.backend != REPLAYED_BACKEND {
-        notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler and kernels", row.backend));
+        notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler", row.backend));
     }
     let hardware = Hardware::find_in(data_dir, &row.system)?;
     let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware), ..deployment(row, &model)? };
@@ -89,7 +89,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
-    let capacity = KvCapacity::new(&model, &hardware, &served)?;
+    let capacity = KvCapacity::with_offload(&model, &hardware, &served, 0.0, &engine)?;
     let mut engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
     engine.async_scheduling = schedules_ahead(row);
     if !engine.async_scheduling {
@@ -129,10 +129,11 @@ fn version(row: &ClosedLoopRow) -> Option<String> {
     Some(format!("{} {}", row.backend, row.backend_version.as_deref().unwrap_or("of unknown version")))
 }
 
-/// The engine whose kernels are launched: vLLM of the row's version, or the default where the row names no release.
+/// The engine whose kernels are launched: the row's, or the default vLLM where the row names no release of it.
 fn engine(row: &ClosedLoopRow) -> Engine {
-    let release = row.backend_version.as_deref().filter(|_| row.backend == REPLAYED_BACKEND);
-    release.and_then(|version| Engine::parse(REPLAYED_BACKEND, Some(version))).unwrap_or_default()
+    let release = row.backend_version.as_deref().and_then(|version| Engine::parse(&row.backend, Some(version)));
+    let newest = || Engine::parse(&row.backend, None).filter(|engine| !engine.is_vllm());
+    release.or_else(newest).unwrap_or_default()
 }
 
 /// Whether the engine schedules a step while another runs, unless told otherwise.
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!((none.len(), refused[0].reason.as_str()), (0, "backend: 'trtllm' is not among the requested vllm"));
         let (cases, skipped) = made(&[&row]);
         assert!(skipped.is_empty());
-        assert!(cases[0].notes.iter().any(|note| note == "backend trtllm: replayed with vllm's scheduler and kernels"));
+        assert!(cases[0].notes.iter().any(|note| note == "backend trtllm: replayed with vllm's scheduler"));
         assert_eq!(cases[0].labels.backend_version.as_deref(), Some("trtllm 1.0"));
     }
 
@@ -245,7 +246,8 @@ mod tests {
             engine(&row).to_string()
         };
         assert_eq!(of(QWEN), "vllm-0.12");
-        let unknown = ["vllm,", "vllm,nightly-5b8c30d62b754b57", "sglang,0.5.9"];
+        assert_eq!(of(&QWEN.replace("vllm,0.12.0", "sglang,0.5.9")), "sglang-0.5");
+        let unknown = ["vllm,", "vllm,nightly-5b8c30d62b754b57"];
         assert!(unknown.iter().all(|backend| of(&QWEN.replace("vllm,0.12.0", backend)) == "vllm-0.14"));
         // Qwen3's own parameters truncate: 0.12 sorts every row, 0.19 searches those of eight requests.
         let step_us = |version: &str| {

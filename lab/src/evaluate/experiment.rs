@@ -11,7 +11,7 @@ use ridgepoint::internals::workload::StageLoad;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::profile::Profile;
-use ridgepoint::{Error, Result};
+use ridgepoint::{Engine, Error, Result};
 
 /// The files of an experiment: the load, the server, what clients measured.
 pub const FILES: [&str; 3] = ["profile.yaml", "exp-config.yaml", "measured.csv"];
@@ -92,7 +92,7 @@ impl Experiment {
         check_memory(self.profile.num_requests(), 1, MAX_MEMORY_GIB)?;
         let (model, mut notes) = self.server.find_model(data_dir)?;
         let hardware = self.server.find_hardware(data_dir)?;
-        let engine = self.server.engine_config(&model, &hardware)?;
+        let engine = self.server.engine_config(&model, &hardware, &Engine::default())?;
         let rooflines = Rooflines::new(&model, &hardware, &self.server.deployment, data_dir)?;
         notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
         notes.extend([&self.profile.notes, &self.server.notes, &engine.notes].into_iter().flatten().cloned());

@@ -26,7 +26,7 @@ impl Call for AllReduceCall {
         file: "custom_allreduce_perf.parquet",
         columns: public_columns(
             "num_gpus,message_size,allreduce_dtype,backend,latency_us",
-            &[("latency", "latency_us")],
+            &[("latency", "latency_us"), ("implementation", "backend")],
         ),
         constants: &[("op_name", "all_reduce")],
         only: None,
@@ -36,7 +36,8 @@ impl Call for AllReduceCall {
         let num_gpus = num_gpus(row, "reduce")?;
         let message_bytes = message_bytes(row, format, "allreduce_dtype", DType::parse)?;
         let backend = |name: &str| match name.split_once('_').map_or(name, |(_, kind)| kind) {
-            "graph" => Some(AllReduceKind::Graph),
+            // TensorRT-LLM's all-reduce has no mode in the public tables: it was timed inside a graph.
+            "graph" | "trtllm" => Some(AllReduceKind::Graph),
             "eager" => Some(AllReduceKind::Eager),
             _ => None,
         };

@@ -113,7 +113,7 @@ impl Point<'_> {
     fn run(&self, row: &mut Row, latency: &SharedLatency) -> Result<(), String> {
         let (server, load) = (&self.configuration.server.value, &self.configuration.load.value);
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
-        let engine = server.engine_config(model, self.hardware).map_err(reason)?;
+        let engine = server.engine_config(model, self.hardware, &self.options.engine).map_err(reason)?;
         row.set_engine(&engine.config);
         let latency = latency.get_or_init(|| {
             let correction = self.model.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given);

@@ -23,11 +23,11 @@ use crate::physics::communication::Collective;
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
-/// Spread of tokens over experts that is assumed of a trained router.
-const ROUTING: Routing = Routing::PowerLaw(1.01);
-
 /// How far kernels of another number format are: farther than any layer of the same.
 const STAND_IN_FORMAT: f64 = 1000.0;
+
+/// How far experts are that were timed under another spread of tokens: farther than any layer of the assumed one.
+const STAND_IN_ROUTING: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
@@ -296,15 +296,18 @@ impl Choice<'_> {
             _ => None,
         };
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
+        let of_routing = |routing| if routing == Routing::ASSUMED { 0.0 } else { STAND_IN_ROUTING };
         let distance = |key: &MoeKey| match () {
-            () if key.routing != ROUTING || counts_a_gate_too_many(key) => f64::INFINITY,
-            () if key.format == format => expert_layer_distance(key, &layer),
-            () if Some(key.format) == stand_in => STAND_IN_FORMAT + expert_layer_distance(key, &layer),
+            () if counts_a_gate_too_many(key) => f64::INFINITY,
+            () if key.format == format => of_routing(key.routing) + expert_layer_distance(key, &layer),
+            () if Some(key.format) == stand_in => {
+                STAND_IN_FORMAT + of_routing(key.routing) + expert_layer_distance(key, &layer)
+            }
             () => f64::INFINITY,
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
-        let format = found[0].series.key.format;
-        found.retain(|of| of.series.key.format == format);
+        let MoeKey { format, routing, .. } = found[0].series.key;
+        found.retain(|of| (of.series.key.format, of.series.key.routing) == (format, routing));
         found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.series.key, &layer));
         let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
         let is_exact = found[0].distance < 1e-9;
@@ -322,11 +325,14 @@ impl Choice<'_> {
                 found.iter().map(layer).collect::<Vec<_>>().join(", ")
             ));
         }
+        if routing != Routing::ASSUMED {
+            self.note(format_args!("{} routing was not measured, {routing} stands in", Routing::ASSUMED));
+        }
         if !experts.gated {
             self.note("experts without gate were not measured, gated ones stand in");
         }
         let is_own = self.is_own_format(weights, format);
-        let at_best = found[0].at_best(is_exact && is_own && experts.gated);
+        let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == Routing::ASSUMED);
         let tp = nearest_split(&found[0].series.key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();

@@ -9,6 +9,13 @@ use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{MoeCall, Timed};
 
+/// TensorRT-LLM's kernels of low latency, and the most tokens for which it launches them (AIConfigurator 0.4,
+/// `sdk/perf_database.py`). The public tables have both kinds at all sizes.
+const LOW_LATENCY: &str = "moe_torch_flow_min_latency";
+const MAX_LOW_LATENCY_TOKENS: u64 = 128;
+
+const NOT_LAUNCHED: &str = "kernels that the engine does not launch for so many tokens";
+
 impl Calibrated for MoeModel {
     const SHARES_FOREST: bool = false;
 
@@ -18,6 +25,10 @@ impl Calibrated for MoeModel {
 
     fn label(key: &MoeKey) -> String {
         key.format.to_string()
+    }
+
+    fn is_read(key: &MoeKey) -> bool {
+        key.routing == Routing::ASSUMED
     }
 
     fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
@@ -49,8 +60,12 @@ impl Calibrated for MoeModel {
         ])
     }
 
-    fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed<Self>, String> {
+    fn place(row: &Timed<MoeCall>, source: &Source) -> Result<Placed<Self>, String> {
         let call = &row.call;
+        let has_both = call.dtype == MatmulFormat::Nvfp4 && source.engine.starts_with("trtllm");
+        if has_both && (source.kernel == LOW_LATENCY) != (call.num_tokens <= MAX_LOW_LATENCY_TOKENS) {
+            return Err(NOT_LAUNCHED.to_owned());
+        }
         let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
         Ok(Placed::on_grid(moe_key(call).ok_or(NO_MODEL)?, point))
     }
