@@ -4,7 +4,7 @@
 /// Most that a measured value which is left out may differ from what its neighbours give, as a log ratio of times: one per cent, less
 /// than kernels repeat.
 const TOLERANCE: f64 = 0.01;
-/// The same for a value that was filled in: the error of such values on rows left out of a table.
+/// The same for a value that was filled in: about the error of such values where measurements exist.
 const FILLED_IN_TOLERANCE: f64 = 0.03;
 
 /// A value of a line.
@@ -14,7 +14,7 @@ pub struct Value {
     pub log_knot: f64,
     /// Natural log of measured over modelled time.
     pub residual: f64,
-    /// It was filled in from other measurements.
+    /// Whether it was filled in from other measurements.
     pub is_filled_in: bool,
 }
 
@@ -35,7 +35,7 @@ pub fn knots_that_matter(line: &[Option<Value>]) -> Vec<bool> {
     matter
 }
 
-/// The last value behind `from` to which a straight line passes all between; the number of values if `from` is the last.
+/// The furthest value after `from` whose straight line from there is near all values between; the number of values if `from` is the last.
 fn furthest(values: &[Value], from: usize) -> usize {
     let reaches = |to: usize| {
         let is_near = |value: &Value| {

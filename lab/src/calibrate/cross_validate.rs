@@ -29,8 +29,8 @@ pub enum Unit {
     Line,
 }
 
-/// Predicts every row from tables built without its fold, and with all of the rows that are `only_learnt`. Rows without another row of their series are missing from the
-/// result. `tick` is called once a fold.
+/// Predicts every row from tables built without its fold. Rows that are `only_learnt` are in every table and are not predicted. Rows
+/// without another row of their series are missing from the result. `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of [`build`].

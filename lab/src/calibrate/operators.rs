@@ -128,7 +128,7 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 /// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
 /// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
 /// them. If a series has fewer than half of the rows it was made from, that would judge another table, so its used rows
-/// are left out with that reason. Rows that tables leave out, as no prediction reads them, are learnt from as when the table was made. `tick` is called once a fold.
+/// are left out with that reason. The trees also learn from rows whose series no table holds ([`Calibrated::is_read`]). `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator; `ErrorKind::Invalid` if the rows are

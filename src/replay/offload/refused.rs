@@ -13,7 +13,7 @@ pub(super) struct Refused {
     slots: Vec<u32>,
     /// Number of their blocks.
     pub(super) num_blocks: u64,
-    /// The fewest blocks that one of them lacks on the host.
+    /// Fewest blocks that the host lacks for any one of them.
     least_missing: u32,
     /// [`super::HostBlocks::num_shared_changes`] when they were last offered.
     num_shared_changes: u64,
@@ -78,7 +78,7 @@ impl Offload {
     /// Moves the refused steady decodes with this admission number or a later one to `again`.
     pub(in crate::replay) fn take_refused(&mut self, slots: &[Slot], step: u64, admission: u64, again: &mut Vec<u32>) {
         if admission == 0 {
-            // What is left was refused in this step, and the next one begins with it.
+            // Offers of this step that are refused set both anew.
             (self.refused.least_missing, self.refused.num_shared_changes) = (u32::MAX, self.host.num_shared_changes);
         }
         self.retain_refused(|slot, _| {
