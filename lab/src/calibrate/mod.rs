@@ -12,4 +12,5 @@ pub mod repeated;
 pub mod report;
 pub mod rows;
 pub mod source;
+mod too_fast;
 pub mod trees;

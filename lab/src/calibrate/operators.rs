@@ -7,7 +7,6 @@ use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
-use ridgepoint::internals::physics::Shape;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};
@@ -24,38 +23,12 @@ const TOO_FEW_USED: &str = "used to make the table, and too few to cross-validat
 const BY_FOLDS: &str = "10-fold cross-validation";
 const BY_CHECK: &str = "rows without a measured cell in the table are looked up as they are, all others predicted by 10-fold cross-validation";
 
-/// Most rows in a hundred that may be too fast.
-const MAX_TOO_FAST_PCT: usize = 1;
-
-/// Refuses rows in another unit: faster than the roofline allows.
-fn check_unit<F: Calibrated>(rows: &[Row<F>], hardware: &Hardware) -> Result<()> {
-    let (mut too_fast, mut worst) = (0, 0.0f64);
-    for row in rows {
-        // As many operands as fit into the L2 cache may be there from one repetition to the next.
-        let from_memory = (1.0 - hardware.l2_bytes / row.shape().work().bytes).max(0.0);
-        let efficiency = from_memory * row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
-        too_fast += usize::from(efficiency > F::MAX_EFFICIENCY);
-        worst = worst.max(efficiency);
-    }
-    if 100 * too_fast <= MAX_TOO_FAST_PCT * rows.len() {
-        return Ok(());
-    }
-    let problem = format!(
-        "{too_fast} of {} rows are faster than the roofline of {} allows, up to {worst:.0} times: are these milliseconds? \
-         latency_us is in microseconds. Or was another GPU measured?",
-        rows.len(),
-        hardware.name
-    );
-    Err(Error::invalid(F::OPERATOR, vec![problem]))
-}
-
 /// Builds and cross-validates the table of one operator. A shape of several sources takes the median of their times. No
 /// table is made if no row can be predicted from the others. `tick` is called once a fold, twice
 /// [`FOLDS`](super::cross_validate::FOLDS) times in all.
 ///
 /// # Errors
-/// Those of building: a number format that the chip has no unit for. `ErrorKind::Invalid` if the rows are faster than the
-/// roofline allows.
+/// Those of building: a number format that the chip has no unit for.
 pub fn calibrate_operator<F: Calibrated>(
     rows: &[Row<F>],
     hardware: &Hardware,
@@ -65,7 +38,6 @@ pub fn calibrate_operator<F: Calibrated>(
     if rows.is_empty() {
         return Ok(OperatorReport::default());
     }
-    check_unit::<F>(rows, hardware)?;
     let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for row in rows {
         let known = sources.entry(row.key.to_string()).or_default();
@@ -131,8 +103,7 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 /// are left out with that reason. The trees also learn from rows whose series no table holds ([`Calibrated::is_read`]). `tick` is called once a fold.
 ///
 /// # Errors
-/// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator; `ErrorKind::Invalid` if the rows are
-/// faster than the roofline allows.
+/// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
 pub fn check_operator<F: Calibrated>(
     rows: &[Row<F>],
     hardware: &Hardware,
@@ -143,7 +114,6 @@ pub fn check_operator<F: Calibrated>(
         return Ok(OperatorReport::default());
     }
     let own = own_series::<F>(hardware, tables)?;
-    check_unit::<F>(rows, hardware)?;
     let mut predictions: Vec<Prediction> = Vec::new();
     let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
     let unmerged = by_series(rows.iter());

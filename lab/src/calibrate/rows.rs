@@ -15,6 +15,7 @@ use super::off_table::{CHECKS, OffTable, SMALL_KERNELS, SmallCall};
 use super::operators::{calibrate_operator, check_operator};
 use super::report::{LeftOut, OperatorReport, leave_out};
 use super::source::Source;
+use super::too_fast::leave_out_too_fast;
 use crate::measurements::{Measurements, SmallKernelCall};
 
 /// Rows of every operator, and how many were left out for which reason.
@@ -92,7 +93,8 @@ impl Rows {
     /// Places every measurement.
     ///
     /// # Errors
-    /// None today: a row without a place is counted.
+    /// `ErrorKind::Invalid` if most rows of an operator are faster than the roofline allows, as in another unit; a row
+    /// without a place is counted.
     pub fn from_measurements(measurements: &Measurements, hardware: &Hardware) -> ridgepoint::Result<Self> {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
@@ -161,6 +163,7 @@ impl<F: Calibrated> FamilyVisitor<F> for Placing<'_> {
                 }
             }
         }
+        let rows = leave_out_too_fast::<F>(rows, self.hardware, &mut left_out)?;
         self.rows.families.push(Box::new(rows));
         self.rows.left_out.insert(F::OPERATOR, left_out);
         Ok(())
