@@ -52,7 +52,9 @@ pub mod error {
     pub use crate::error::cut;
 }
 pub mod hardware {
-    pub use crate::hardware::spec::{Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind};
+    pub use crate::hardware::spec::{
+        Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind,
+    };
 }
 pub mod input {
     pub use crate::input::*;

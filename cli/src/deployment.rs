@@ -113,12 +113,14 @@ impl Served {
     pub fn title(&self) -> String {
         let Served { model, hardware, deployment, .. } = self;
         let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
-        let number = match sizes.into_iter().map(u64::from).product() {
-            1u64 => "one".to_owned(),
-            gpus => count(gpus),
+        let gpus: u64 = sizes.into_iter().map(u64::from).product();
+        let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
+        let linked = hardware.interconnect.map_or(gpus, |link| u64::from(link.num_gpus));
+        let over = match deployment.tensor_parallel_size {
+            1 => String::new(),
+            _ if gpus > linked => format!(", over {} between {linked} of them", link(hardware)),
+            _ => format!(", over {}", link(hardware)),
         };
-        let over =
-            if deployment.tensor_parallel_size > 1 { format!(", over {}", link(hardware)) } else { String::new() };
         format!("{} on {number} {}{}{over}", model.name, hardware.display_name, settings(deployment))
     }
 }

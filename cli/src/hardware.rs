@@ -10,7 +10,7 @@ use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
-use ridgepoint::internals::hardware::{Architecture, HostLinkKind};
+use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
 use ridgepoint::{DType, Engine, Hardware};
@@ -240,8 +240,18 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     page.fact(units, &format!("{} at up to {}", gpu.sm_count, quantity(gpu.boost_clock_hz, "Hz")));
     page.fact("L2 cache", &quantity(gpu.l2_bytes, "B"));
     match gpu.interconnect {
-        Some(_) => page.fact("link", &format!("{}, one direction of one GPU", link(gpu))),
+        Some(joins) => {
+            page.fact("link", &format!("{}, one direction of one GPU; joins {}", link(gpu), joins.num_gpus));
+        }
         None => page.fact("link", "none"),
+    }
+    if let Some(network) = gpu.network {
+        let kind = match network.kind {
+            NetworkKind::Rdma => "network cards",
+            NetworkKind::Pcie => "PCIe",
+        };
+        let rate = quantity(network.unidirectional_bytes_per_s, "B/s");
+        page.fact("beyond it", &format!("{kind} {rate}, one direction of one GPU"));
     }
     if let Some(host) = gpu.host_link {
         let kind = match host.kind {

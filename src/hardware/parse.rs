@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::sense::{Sense, check_peaks};
-use super::spec::{Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind};
+use super::spec::{
+    Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind,
+};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::input::{FileKind, Keys, Log, normalise, parse_toml, read_text};
@@ -20,6 +22,10 @@ const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_int8_dense_flop_per_s", DType::Int8),
     ("peak_fp4_dense_flop_per_s", DType::Fp4),
 ];
+
+/// GPUs that a link joins if its file does not say: those of an HGX board, and of most servers with PCIe cards.
+const LINKED_GPUS: u32 = 8;
+
 impl Hardware {
     /// Parses the text of a hardware TOML file. `name` becomes the name of the GPU; errors call the text `origin`.
     ///
@@ -72,14 +78,20 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         file.require(&["interconnect"]);
     }
     let link = file.section("interconnect");
+    let network = file.section("network");
     let host = file.section("host_link");
     let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
     let mut sources = vec![source(&datasheet)];
     let interconnect = link.map(|link| {
+        let num_gpus = link.whole("num_gpus", 1..=u32::MAX).unwrap_or(LINKED_GPUS);
         let (kind, unidirectional_bytes_per_s) = read_link(link, sense, InterconnectKind::Pcie, &mut sources);
-        Interconnect { kind, unidirectional_bytes_per_s }
+        Interconnect { kind, unidirectional_bytes_per_s, num_gpus }
+    });
+    let network = network.map(|network| {
+        let (kind, unidirectional_bytes_per_s) = read_link(network, sense, NetworkKind::Rdma, &mut sources);
+        Network { kind, unidirectional_bytes_per_s }
     });
     let host_link = host.map(|host| {
         let (kind, unidirectional_bytes_per_s) = read_link(host, sense, HostLinkKind::Pcie, &mut sources);
@@ -105,6 +117,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         ecc_bytes: optional("ecc_bytes"),
         peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
         interconnect,
+        network,
         host_link: host_link.or(same),
         sources,
         notes: Vec::new(),

@@ -46,6 +46,29 @@ pub struct Interconnect {
     pub kind: InterconnectKind,
     /// Bytes per second that one GPU sends, in one direction. Datasheets quote both directions together.
     pub unidirectional_bytes_per_s: f64,
+    /// GPUs that the link joins: those of a server, of a rack (72 in an NVL72), or of a bridge.
+    pub num_gpus: u32,
+}
+
+/// Kind of way between GPUs that their link does not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum NetworkKind {
+    /// A network card of each GPU: InfiniBand or RoCE.
+    Rdma,
+    /// PCI Express within a server, between GPUs that bridges join in pairs.
+    Pcie,
+}
+
+/// The way of one GPU to those that its link does not join.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Network {
+    /// Network cards or PCIe.
+    pub kind: NetworkKind,
+    /// Bytes per second that one GPU sends, in one direction.
+    pub unidirectional_bytes_per_s: f64,
 }
 
 /// Kind of link between a GPU and its host.
@@ -108,6 +131,9 @@ pub struct Hardware {
     pub peaks_dense_flop_per_s: BTreeMap<DType, f64>,
     /// The link to the other GPUs of the node; `None` for a CPU that has none to give.
     pub interconnect: Option<Interconnect>,
+    /// The way to GPUs that the link does not join; `None` if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// The link to the host; the one to other GPUs if that is PCIe. `None` if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,

@@ -70,6 +70,32 @@ impl Collective {
     }
 }
 
+/// The ranks of a parallel group: one of each `stride` consecutive ranks.
+///
+/// # Source
+/// vLLM, `initialize_model_parallel` (`vllm/distributed/parallel_state.py`): tensor-parallel ranks are consecutive, then pipeline
+/// stages, then data-parallel replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RankGroup {
+    /// Ranks of the group.
+    pub num_ranks: u64,
+    /// Distance from one to the next.
+    pub stride: u64,
+}
+
+impl RankGroup {
+    /// Ranks of a group that consecutive `linked` GPUs hold.
+    ///
+    /// ```
+    /// use ridgepoint::internals::physics::communication::RankGroup;
+    /// let replicas = RankGroup { num_ranks: 4, stride: 2 };
+    /// assert_eq!([72, 8, 4, 1].map(|linked| replicas.linked_ranks(linked)), [4, 4, 2, 1]);
+    /// ```
+    pub fn linked_ranks(self, linked: u64) -> u64 {
+        (linked / self.stride.max(1)).clamp(1, self.num_ranks.max(1))
+    }
+}
+
 /// A collective over the ranks of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExchangeShape {

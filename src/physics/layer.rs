@@ -4,7 +4,7 @@ use crate::dtype::{DType, WeightFormat};
 use crate::engine::Engine;
 use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
 
-use super::communication::{Collective, all_gather_sent_bytes, hand_over_bytes_per_token};
+use super::communication::{Collective, RankGroup, all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::OperatorKind::{self, *};
@@ -172,42 +172,36 @@ fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Templa
 fn expert_exchange(kind: OperatorKind, Context { hidden, activation, ranks, .. }: Context) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(hidden as f64 * activation.bytes(), ranks.data);
     let collective = if kind == MoeDispatch { Collective::AllGather } else { Collective::ReduceScatter };
-    exchange(kind, collective, Rows::Padded, sent_bytes_per_row, ranks.data, 1)
+    exchange(kind, collective, Rows::Padded, sent_bytes_per_row, ranks.data_group(), 1)
 }
 
 /// Every rank gathers the logits of all vocabulary shards. vLLM launches NCCL for it from the host, after the CUDA graph.
 fn logits_all_gather(vocab_rows: u64, activation: DType, ranks: Ranks) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(vocab_rows as f64 * activation.bytes(), ranks.tensor);
-    exchange(LogitsAllGather, Collective::AllGather, Rows::Sampled, sent_bytes_per_row, ranks.tensor, 1)
+    exchange(LogitsAllGather, Collective::AllGather, Rows::Sampled, sent_bytes_per_row, ranks.tensor_group(), 1)
 }
 
 /// Hand-over to the next stage, and the gather of its shares there, once per stage boundary.
 fn stage_hand_over(Context { hidden, activation, ranks, .. }: Context) -> Vec<Template> {
     let share = hand_over_bytes_per_token(hidden, activation.bytes(), ranks.tensor);
     let gathered = all_gather_sent_bytes(share, ranks.tensor);
-    let hand_over = exchange(StageHandOver, Collective::SendReceive, Rows::Padded, share, 2, ranks.pipeline - 1);
-    hand_over
-        .into_iter()
-        .chain(exchange(
-            StageAllGather,
-            Collective::AllGather,
-            Rows::Padded,
-            gathered,
-            ranks.tensor,
-            ranks.pipeline - 1,
-        ))
-        .collect()
+    let boundaries = ranks.pipeline - 1;
+    let hand_over =
+        exchange(StageHandOver, Collective::SendReceive, Rows::Padded, share, ranks.pipeline_group(), boundaries);
+    let gather =
+        exchange(StageAllGather, Collective::AllGather, Rows::Padded, gathered, ranks.tensor_group(), boundaries);
+    hand_over.into_iter().chain(gather).collect()
 }
 
-/// `calls` exchanges between `num_gpus` ranks, if there are any.
+/// `calls` exchanges within a group, if it has several ranks.
 fn exchange(
     kind: OperatorKind,
     collective: Collective,
     rows: Rows,
     sent_bytes_per_row: f64,
-    num_gpus: u64,
+    group: RankGroup,
     calls: u64,
 ) -> Option<Template> {
-    let kernel = KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, num_gpus };
-    (num_gpus > 1 && calls > 0).then_some(Template { kind, kernel, calls })
+    let kernel = KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, group };
+    (group.num_ranks > 1 && calls > 0).then_some(Template { kind, kernel, calls })
 }

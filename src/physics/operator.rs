@@ -3,7 +3,7 @@
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
-use super::communication::Collective;
+use super::communication::{Collective, RankGroup};
 use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
 use super::state_shape::{StateHeads, StateKernel};
@@ -99,8 +99,8 @@ pub enum Kernel {
         collective: Collective,
         /// Bytes that this rank sends.
         sent_bytes: f64,
-        /// Ranks.
-        num_gpus: u64,
+        /// Ranks; of a hand-over all stages.
+        group: RankGroup,
     },
     /// A kernel of a layer with a state.
     State {

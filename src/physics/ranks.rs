@@ -4,6 +4,7 @@ use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::model::Model;
 
+use super::communication::RankGroup;
 use super::moe::local_experts;
 
 /// Sizes of the parallel groups, at least 1 each.
@@ -30,6 +31,21 @@ impl Ranks {
             // On a single rank vLLM ignores the flag.
             expert_parallel: deployment.enable_expert_parallel && tensor * data > 1,
         }
+    }
+
+    /// The ranks of a tensor-parallel group.
+    pub fn tensor_group(self) -> RankGroup {
+        RankGroup { num_ranks: self.tensor, stride: 1 }
+    }
+
+    /// The same rank of all pipeline stages.
+    pub fn pipeline_group(self) -> RankGroup {
+        RankGroup { num_ranks: self.pipeline, stride: self.tensor }
+    }
+
+    /// The same rank of all data-parallel replicas.
+    pub fn data_group(self) -> RankGroup {
+        RankGroup { num_ranks: self.data, stride: self.tensor * self.pipeline }
     }
 
     /// Ranks over which a layer's experts are spread or sliced.

@@ -3,7 +3,7 @@
 
 use super::attention::HeadShape;
 use super::batch::WindowSums;
-use super::communication::{AllReduceShape, Collective};
+use super::communication::{AllReduceShape, Collective, RankGroup};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::{OperatorId, OperatorKind};
@@ -47,7 +47,7 @@ pub(super) enum KernelTemplate {
         collective: Collective,
         rows: Rows,
         sent_bytes_per_row: f64,
-        num_gpus: u64,
+        group: RankGroup,
     },
 }
 
@@ -145,9 +145,9 @@ impl KernelTemplate {
                 let shape = AllReduceShape { message_bytes, gpus: num_gpus as f64 };
                 (shape.work(), Kernel::AllReduce { message_bytes, num_gpus, is_ring })
             }
-            KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, num_gpus } => {
+            KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, group } => {
                 let sent_bytes = rows.of(step)? as f64 * sent_bytes_per_row;
-                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { collective, sent_bytes, num_gpus })
+                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { collective, sent_bytes, group })
             }
         };
         let Work { flops, bytes } = work;

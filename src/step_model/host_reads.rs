@@ -3,7 +3,7 @@
 use crate::efficiency::{Bound, EfficiencyMode, OperatorTime, Provenance};
 use crate::error::{Error, Result};
 use crate::hardware::{Hardware, HostLink};
-use crate::physics::communication::Collective;
+use crate::physics::communication::{Collective, RankGroup};
 use crate::physics::{Kernel, Operator, OperatorId, OperatorKind, StepPlan};
 use crate::units::time_us;
 
@@ -74,7 +74,11 @@ impl HostReads {
             flops: 0.0,
             bytes,
             compute_dtype: first.compute_dtype,
-            kernel: Kernel::Exchange { collective: Collective::SendReceive, sent_bytes: bytes, num_gpus: 1 },
+            kernel: Kernel::Exchange {
+                collective: Collective::SendReceive,
+                sent_bytes: bytes,
+                group: RankGroup { num_ranks: 1, stride: 1 },
+            },
         };
         let provenance = if self.efficiency < 1.0 { Provenance::Datasheet } else { Provenance::Ideal };
         (bytes > 0.0).then_some((operator, OperatorTime { time_us: time, bound_us, bound: Bound::Network, provenance }))

@@ -92,8 +92,19 @@ fn sizes_and_rates_are_those_of_the_datasheets() {
         let link = gpu.interconnect.unwrap();
         assert_eq!(link.kind, want.link, "{name}");
         assert_rel(link.unidirectional_bytes_per_s, want.link_gb_per_s * 1e9, REL_SAME_FIGURE, name);
-        // GPUs that talk to each other over NVLink have a link to the host with a source of its own.
-        assert_eq!(gpu.sources.len(), if want.link == InterconnectKind::Pcie { 2 } else { 3 }, "{name}");
+        // GPUs that talk to each other over NVLink have a network and a link to the host with sources of their own.
+        assert_eq!(gpu.sources.len(), if want.link == InterconnectKind::Pcie { 2 } else { 4 }, "{name}");
+        let (linked, network_gb_per_s) = match name {
+            "gb200" => (72, Some(50.0)),
+            "gb300" => (72, Some(100.0)),
+            "b300_sxm" => (8, Some(100.0)),
+            "a100_sxm" | "a100_sxm_40gb" => (8, Some(25.0)),
+            "h100_nvl" => (2, Some(64.0)),
+            _ => (8, (want.link == InterconnectKind::Nvlink).then_some(50.0)),
+        };
+        assert_eq!(link.num_gpus, linked, "{name}");
+        let network = gpu.network.map(|network| network.unidirectional_bytes_per_s / 1e9);
+        assert_eq!(network, network_gb_per_s, "{name}");
         let host = gpu.host_link.unwrap();
         let gb_per_s = match name {
             // 900 GB/s in both directions for two GPUs.

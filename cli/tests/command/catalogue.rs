@@ -208,3 +208,28 @@ fn a_cpu_needs_no_link_and_says_that_its_times_are_bounds() {
     let gpu = folder.write("gpu.toml", text.replace("\"cpu\"", "\"hopper\""));
     run(&["hardware", &gpu]).fails(1, &["interconnect is missing"]);
 }
+
+/// Sixteen GPUs are two servers of H100, one rack of GB200, and too many for cards without a network.
+#[test]
+fn groups_beyond_a_link_pay_for_the_network() {
+    let step = |gpu: &str| {
+        run(&[
+            "predict-step",
+            "--model",
+            "llama-3.1-405b",
+            "--hardware",
+            gpu,
+            "--tp",
+            "16",
+            "--decode",
+            "8x100",
+            "--format",
+            "json",
+        ])
+    };
+    let warns = |gpu: &str| step(gpu).json()["warnings"].to_string().contains("over 2 groups of linked GPUs");
+    assert_eq!((warns("h100_sxm"), warns("gb200")), (true, false));
+    step("l40s").fails(1, &["l40s", "link between 8 GPUs and no network", "all_reduce of 16 ranks", "[network]"]);
+    let shown = run(&["hardware", "gb200"]).stdout;
+    assert!(shown.contains("joins 72") && shown.contains("network cards 50.00 GB/s"), "{shown}");
+}

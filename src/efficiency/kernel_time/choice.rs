@@ -15,6 +15,7 @@ use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
 use super::super::tables::{Found, Tables};
 use super::Curve;
+use super::crossing::Crossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
@@ -40,8 +41,14 @@ const RING_BASE_US: f64 = 6.6;
 const RING_PCIE_HOP_US: f64 = 1.0;
 const RING_NVLINK_HOP_US: f64 = 0.6;
 
-/// Share of the link's rate that a ring reaches (assumed).
-const RING_EFFICIENCY: f64 = 0.8;
+/// Share of the rate of a link or a network card that NCCL reaches (assumed).
+pub(super) const RING_EFFICIENCY: f64 = 0.8;
+
+/// Ranks that vLLM's own all-reduce kernel serves; NCCL serves other groups, and those that no link joins.
+///
+/// # Source
+/// vLLM, `CustomAllreduce._SUPPORTED_WORLD_SIZES` (`vllm/distributed/device_communicators/custom_all_reduce.py`).
+const CUSTOM_ALL_REDUCE_RANKS: [u64; 4] = [2, 4, 6, 8];
 
 /// The format that the chip's matrix unit runs for operands of `dtype`, and whether that is only a stand-in: formats that
 /// it lacks are stored as they are and computed in 16 bits (Marlin kernels).
@@ -64,6 +71,8 @@ pub(super) struct Choice<'a> {
     pub(super) tables: &'a Tables,
     /// The link between the GPUs.
     pub(super) link: Option<InterconnectKind>,
+    /// What the operator pays for leaving the GPUs that a link joins.
+    pub(super) crossing: Option<Crossing>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,
 }
@@ -90,7 +99,9 @@ impl Choice<'_> {
                 let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
                 // vLLM's own kernel needs NVLink between more than two GPUs.
                 let is_pcie = self.link == Some(InterconnectKind::Pcie) && num_gpus > 2 && found.is_fallback;
-                if is_ring || is_pcie {
+                let is_custom = CUSTOM_ALL_REDUCE_RANKS.contains(&num_gpus) && self.crossing.is_none();
+                let num_gpus = self.local_ranks(num_gpus);
+                if is_ring || is_pcie || !is_custom {
                     if let Some(curve) = self.collective(Collective::AllReduce, num_gpus)? {
                         return Ok(curve);
                     }
@@ -101,7 +112,9 @@ impl Choice<'_> {
                 let at_best = found.at_best(true);
                 Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
             }
-            Kernel::Exchange { collective, num_gpus, .. } => {
+            Kernel::Exchange { collective, group, .. } => {
+                let num_gpus = if collective == Collective::SendReceive { 2 } else { group.num_ranks };
+                let num_gpus = self.local_ranks(num_gpus);
                 if let Some(curve) = self.collective(collective, num_gpus)? {
                     return Ok(curve);
                 }
@@ -114,6 +127,13 @@ impl Choice<'_> {
             Kernel::State { kernel, heads, .. } => self.state(kernel, &heads),
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
+    }
+
+    /// Ranks of a group that a link joins. Adds a note if it does not join all.
+    fn local_ranks(&mut self, num_gpus: u64) -> u64 {
+        let Some(crossing) = self.crossing else { return num_gpus };
+        self.notes.push(crossing.note(self.operator.name));
+        crossing.local_ranks()
     }
 
     /// A collective of NCCL as measured; `None` if no GPU of this kind of link was. NCCL was timed launched by the host, as vLLM

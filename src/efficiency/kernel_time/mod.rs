@@ -3,6 +3,7 @@
 
 mod attention;
 mod choice;
+mod crossing;
 
 pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 
@@ -16,10 +17,11 @@ use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::physics::communication::exchanged_message_bytes;
+use crate::physics::communication::{Collective, exchanged_message_bytes};
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::time_us;
 use choice::{Choice, usable_dtype};
+use crossing::Crossing;
 
 /// Least time of a kernel inside a CUDA graph, µs: the shortest GEMM of the vLLM 0.14.0 tables takes 2.41 µs on an H200
 /// and 2.45 µs on an A100 and an H100, with next to nothing to do.
@@ -61,6 +63,8 @@ pub struct Timer {
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
+    /// What it pays for leaving the GPUs that a link joins.
+    crossing: Option<Crossing>,
     /// Fallbacks and stand-ins that its times come from, in plain words.
     pub note: Option<String>,
 }
@@ -88,12 +92,15 @@ impl Timer {
     ///
     /// # Errors
     /// Those of reading tables; [`ErrorKind::MissingTable`](crate::ErrorKind) if no GPU has a usable series,
-    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) if the chip has no unit for the format.
+    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) if the chip has no unit for the format;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind) if no link joins the ranks and no network is known.
     pub fn new(operator: &Operator, hardware: &Hardware, tables: &Tables, mode: EfficiencyMode) -> Result<Self> {
         let is_network = operator.group == OperatorGroup::Communication;
         let (dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
         let link = hardware.interconnect.map(|link| link.kind);
-        let mut choice = Choice { operator, chip: Chip::new(hardware, dtype)?, dtype, tables, link, notes: Vec::new() };
+        let crossing = Crossing::new(operator, hardware)?;
+        let chip = Chip::new(hardware, dtype)?;
+        let mut choice = Choice { operator, chip, dtype, tables, link, crossing, notes: Vec::new() };
         if weight_only {
             choice.notes.push(format!(
                 "{} has no {} unit: {} runs weight-only at {dtype} speed",
@@ -101,10 +108,16 @@ impl Timer {
             ));
         }
         let curve = if mode == EfficiencyMode::Ideal { Curve::Ideal } else { choice.curve()? };
+        let link_bytes_per_s = choice.chip.link_bytes_per_s;
         Ok(Timer {
             curve,
             peak_flop_per_s: choice.chip.peak_flop_per_s,
-            bytes_per_s: if is_network { choice.chip.link_bytes_per_s } else { choice.chip.hbm_bytes_per_s },
+            bytes_per_s: match &crossing {
+                Some(crossing) => crossing.roofline_bytes_per_s(link_bytes_per_s),
+                None if is_network => link_bytes_per_s,
+                None => choice.chip.hbm_bytes_per_s,
+            },
+            crossing,
             note: (!choice.notes.is_empty()).then(|| choice.notes.join("; ")),
         })
     }
@@ -123,7 +136,10 @@ impl Timer {
         let compute_us = time_us(operator.flops, self.peak_flop_per_s);
         let bytes_us = time_us(operator.bytes, self.bytes_per_s);
         let bound_us = compute_us.max(bytes_us);
-        let (time_us, provenance) = self.looked_up(operator, bound_us);
+        let (mut time_us, mut provenance) = self.looked_up(operator, bound_us);
+        if let Some(crossing) = self.crossing.as_ref().filter(|_| provenance != Provenance::Ideal) {
+            (time_us, provenance) = (crossing.time_us(time_us, operator.bytes), Provenance::Datasheet);
+        }
         let time_us = time_us.max(bound_us);
         let bound = if bound_us < 0.25 * time_us {
             Bound::Latency
@@ -157,7 +173,8 @@ impl Timer {
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
             (Curve::Exchange(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Exchange(curve), Kernel::Exchange { sent_bytes, num_gpus, .. }) => {
+            (Curve::Exchange(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
+                let num_gpus = if collective == Collective::SendReceive { 2 } else { group.num_ranks };
                 curve.time(exchanged_message_bytes(sent_bytes, num_gpus as f64))
             }
             (Curve::Link { floor_us, bytes_per_s }, _) => {
@@ -199,8 +216,8 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         | (Kernel::AttentionDecode { heads, .. }, Kernel::AttentionDecode { heads: other, .. }) => heads == other,
         (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,
         (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. }) => num_gpus == other,
-        (Kernel::Exchange { num_gpus, collective, .. }, Kernel::Exchange { num_gpus: n2, collective: c2, .. }) => {
-            (num_gpus, collective) == (n2, c2)
+        (Kernel::Exchange { group, collective, .. }, Kernel::Exchange { group: other, collective: c2, .. }) => {
+            (group, collective) == (other, c2)
         }
         (Kernel::State { kernel, heads, .. }, Kernel::State { kernel: other_kernel, heads: other, .. }) => {
             (kernel, heads) == (other_kernel, other)

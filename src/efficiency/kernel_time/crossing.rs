@@ -1,0 +1,186 @@
+//! Collectives between GPUs that no one link joins: each GPU sends through its own network card.
+
+use crate::error::{Error, Result};
+use crate::hardware::{Hardware, NetworkKind};
+use crate::physics::communication::{Collective, RankGroup};
+use crate::physics::{Kernel, Operator};
+use crate::units::{GIGA, time_us};
+
+use super::choice::RING_EFFICIENCY;
+
+/// Latency of a step between servers, of NCCL's tree and of its ring, µs; over PCIe it is less.
+///
+/// # Source
+/// NCCL's cost model for its low-latency protocol (`hwLat` in `src/graph/tuning.cc`).
+const TREE_HOP_US: f64 = 5.0;
+const RING_HOP_US: f64 = 2.7;
+const PCIE_HOP_US: f64 = 1.0;
+
+/// What a collective pays for leaving the GPUs that a link joins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Crossing {
+    /// Ranks of the group that a link joins.
+    linked_ranks: u64,
+    /// Linked parts of the group.
+    parts: u64,
+    /// Share of the calls that leave the linked GPUs: of hand-overs those at some boundaries of stages.
+    share: f64,
+    /// Bytes through a network card by byte that a rank sends in all.
+    remote: f64,
+    /// Latency of the steps between parts, µs.
+    hops_us: f64,
+    /// Rate of a network card, bytes/s.
+    bytes_per_s: f64,
+}
+
+/// The collective of a kernel, and its ranks.
+fn collective(kernel: &Kernel) -> Option<(Collective, RankGroup)> {
+    match *kernel {
+        Kernel::AllReduce { num_gpus, .. } => {
+            Some((Collective::AllReduce, RankGroup { num_ranks: num_gpus, stride: 1 }))
+        }
+        Kernel::Exchange { collective, group, .. } => Some((collective, group)),
+        _ => None,
+    }
+}
+
+impl Crossing {
+    /// The crossing of an operator; `None` if a link joins all of its ranks.
+    ///
+    /// # Formula
+    /// With `n` ranks in `h` parts of `g`, a card sends `(h − 1)/(n − 1)` of the bytes that a rank sends in all, as the
+    /// linked GPUs share what leaves them. In an all-to-all it sends all that is for other parts, `g` times that.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` if the GPU's file names no network.
+    pub fn new(operator: &Operator, hardware: &Hardware) -> Result<Option<Self>> {
+        let (Some((collective, group)), Some(link)) = (collective(&operator.kernel), hardware.interconnect) else {
+            return Ok(None);
+        };
+        let linked_ranks = group.linked_ranks(u64::from(link.num_gpus));
+        let parts = group.num_ranks.div_ceil(linked_ranks);
+        if parts < 2 {
+            return Ok(None);
+        }
+        let network = hardware.network.ok_or_else(|| no_network(operator, group, hardware))?;
+        let (others, ranks) = ((parts - 1) as f64, (group.num_ranks - 1) as f64);
+        let (tree_us, ring_us) = match network.kind {
+            NetworkKind::Rdma => (TREE_HOP_US, RING_HOP_US),
+            NetworkKind::Pcie => (PCIE_HOP_US, PCIE_HOP_US),
+        };
+        let (remote, hops_us) = match collective {
+            Collective::AllReduce => (others / ranks, 2.0 * (parts as f64).log2().ceil() * tree_us),
+            Collective::AllGather | Collective::ReduceScatter => (others / ranks, others * ring_us),
+            Collective::AllToAll => (linked_ranks as f64 * others / ranks, ring_us),
+            Collective::SendReceive => (1.0, ring_us),
+        };
+        let share = if collective == Collective::SendReceive { others / ranks } else { 1.0 };
+        let bytes_per_s = network.unidirectional_bytes_per_s;
+        Ok(Some(Crossing { linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
+    }
+
+    /// Ranks that a link joins, at least the two that a collective takes.
+    pub fn local_ranks(&self) -> u64 {
+        self.linked_ranks.max(2)
+    }
+
+    /// Roofline rate of the bytes that a rank sends in all, bytes/s.
+    pub fn roofline_bytes_per_s(&self, link_bytes_per_s: f64) -> f64 {
+        let (local, remote) = (1.0 / link_bytes_per_s, self.remote / self.bytes_per_s);
+        1.0 / (local + self.share * (remote - local).max(0.0))
+    }
+
+    /// Time of a call that sends `sent_bytes` from each rank, from its time within a part: the parts' own sums and copies
+    /// overlap with what the cards send.
+    pub fn time_us(&self, local_us: f64, sent_bytes: f64) -> f64 {
+        let remote_us = time_us(self.remote * sent_bytes, RING_EFFICIENCY * self.bytes_per_s);
+        local_us + self.share * ((remote_us - local_us).max(0.0) + self.hops_us)
+    }
+
+    /// What the price rests on.
+    pub fn note(&self, operator: &str) -> String {
+        format!(
+            "{operator}: over {} groups of linked GPUs, priced by {:.0} GB/s between them for each GPU and NCCL's latencies, not measured",
+            self.parts,
+            self.bytes_per_s / GIGA
+        )
+    }
+}
+
+fn no_network(operator: &Operator, group: RankGroup, hardware: &Hardware) -> Error {
+    let linked = hardware.interconnect.map_or(1, |link| link.num_gpus);
+    let problem = format!(
+        "has a link between {linked} GPUs and no network, which {} of {} ranks needs: add [network] with kind (rdma or pcie), \
+         unidirectional_bytes_per_s, source and retrieved to its file, or num_gpus to [interconnect]",
+        operator.name, group.num_ranks
+    );
+    Error::invalid(hardware.name.as_str(), vec![problem])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::physics::{OperatorGroup, names::OperatorKind};
+
+    fn crossing(gpu: &str, kernel: Kernel) -> Result<Option<Crossing>> {
+        let hardware = Hardware::find(gpu).expect("a built-in GPU");
+        let kind = OperatorKind::AllReduce;
+        let operator = Operator {
+            id: crate::physics::OperatorId::first(kind),
+            name: kind.name(),
+            group: OperatorGroup::Communication,
+            count: 1,
+            flops: 0.0,
+            bytes: 0.0,
+            compute_dtype: DType::Bfloat16,
+            kernel,
+        };
+        Crossing::new(&operator, &hardware)
+    }
+
+    fn all_reduce(num_gpus: u64) -> Kernel {
+        Kernel::AllReduce { message_bytes: 0.0, num_gpus, is_ring: false }
+    }
+
+    fn exchange(collective: Collective, num_ranks: u64, stride: u64) -> Kernel {
+        Kernel::Exchange { collective, sent_bytes: 0.0, group: RankGroup { num_ranks, stride } }
+    }
+
+    #[test]
+    fn sixteen_gpus_are_two_servers_of_h100_and_one_rack_of_gb200() {
+        let two = crossing("h100_sxm", all_reduce(16)).expect("a network").expect("two servers");
+        // 1.5 MB of 1.875 MB sent by an all-reduce of 1 MB: 1/15 of it, 125 kB, through a card of 50 GB/s at 80 %, after 2 · 5 µs.
+        assert!((two.time_us(0.0, 1.875e6) - (125e3 / 40e3 + 10.0)).abs() < 1e-9, "{two:?}");
+        assert_eq!(two.time_us(30.0, 1.875e6), 40.0, "the ranks of a server take longer than the cards");
+        assert_eq!(crossing("h100_sxm", all_reduce(8)).expect("no network is needed"), None);
+        assert_eq!(crossing("gb200", all_reduce(16)).expect("no network is needed"), None);
+        assert!(crossing("gb200", all_reduce(144)).expect("a network").is_some());
+    }
+
+    #[test]
+    fn replicas_of_a_whole_server_meet_over_the_network_alone() {
+        let kernel = exchange(Collective::AllGather, 4, 8);
+        let crossing = crossing("h100_sxm", kernel).expect("a network").expect("four servers");
+        // Each rank is alone in its server, so that a card sends all: 50 GB/s instead of the 450 of the link.
+        assert!((crossing.roofline_bytes_per_s(450e9) / 50e9 - 1.0).abs() < 1e-12);
+        assert!((crossing.time_us(0.0, 4e6) - (100.0 + 3.0 * 2.7)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_of_three_stage_boundaries_is_between_servers() {
+        let crossing =
+            crossing("h100_sxm", exchange(Collective::SendReceive, 4, 4)).expect("a network").expect("two servers");
+        assert!((crossing.time_us(6.0, 400e3) - (6.0 + (4.0 + 2.7) / 3.0)).abs() < 1e-9, "{crossing:?}");
+    }
+
+    #[test]
+    fn bridges_of_two_cards_reach_others_over_pcie_and_cards_without_a_network_are_refused() {
+        assert!(crossing("h100_nvl", all_reduce(4)).is_ok_and(|crossing| crossing.is_some()));
+        let error = crossing("l40s", all_reduce(16)).expect_err("no network is known").to_string();
+        assert!(
+            error.contains("l40s") && error.contains("link between 8 GPUs") && error.contains("[network]"),
+            "{error}"
+        );
+    }
+}
