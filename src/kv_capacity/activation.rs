@@ -83,7 +83,7 @@ fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
 ///
 /// # Formula
 /// `min(S, T)·V·c + 2·T·d·b`: the forward pass's hidden states and residual stream are still in memory. `c` is
-/// [`SAMPLING_BYTES_PER_LOGIT`] where the version of `engine` sorts for top-p, and 14 where it does not.
+/// [`SAMPLING_BYTES_PER_LOGIT`] where `engine` sorts for top-p, and 14 where it does not.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Engine, Model};
@@ -98,7 +98,7 @@ fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
 pub fn sampling_bytes(model: &Model, deployment: &Deployment, engine: &Engine) -> f64 {
     let bytes_per_logit = match Truncation::of(engine) {
         Truncation::Sort => SAMPLING_BYTES_PER_LOGIT,
-        Truncation::Search | Truncation::Rejection => UNSORTED_BYTES_PER_LOGIT,
+        Truncation::Search | Truncation::Rejection | Truncation::JointRejection => UNSORTED_BYTES_PER_LOGIT,
     };
     let tokens = f64::from(deployment.max_num_batched_tokens);
     let sampled = f64::from(deployment.max_num_seqs.min(deployment.max_num_batched_tokens));

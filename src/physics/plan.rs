@@ -91,15 +91,16 @@ impl StepPlan {
         Self::for_engine(model, deployment, &Engine::default())
     }
 
-    /// [`Self::new`] with the kernels that a version of vLLM launches; steps of other engines are laid out as the default's.
+    /// [`Self::new`] with the kernels that an engine launches: of vLLM those of its version; others are laid out as the default, with
+    /// samplers of their own.
     ///
     /// # Errors
     /// As [`Self::new`].
     pub fn for_engine(model: &Model, deployment: &Deployment, engine: &Engine) -> Result<Self> {
         let mut notes = model.notes.to_vec();
         notes.extend(check(model, deployment)?);
-        notes.extend(sampler::remark(model, deployment));
-        let sampling = sampler::defaults(model, deployment);
+        notes.extend(sampler::remark(model, deployment, engine));
+        let sampling = sampler::defaults(model, deployment, engine);
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
         let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, engine, context);

@@ -15,18 +15,20 @@ use super::rows::Rows;
 use super::template::Template;
 use super::truncation::{DRAWN_LAUNCHES, Truncation, drawn_bytes_per_logit};
 
-/// The parameters of `model` served as `deployment` says; none where `generation_config` is `vllm` or the model's own is not
-/// known.
-pub(super) fn defaults(model: &Model, deployment: &Deployment) -> SamplingDefaults {
-    match deployment.generation_config {
-        GenerationConfig::Auto => model.sampling.unwrap_or_default(),
-        GenerationConfig::Vllm => SamplingDefaults::default(),
-    }
+/// Whether the server takes its parameters from the model's `generation_config.json`: vLLM and SGLang (`--sampling-defaults model`) do
+/// unless told otherwise. TensorRT-LLM's server has defaults of its own, which truncate and penalise nothing.
+fn reads_the_models(deployment: &Deployment, engine: &Engine) -> bool {
+    deployment.generation_config == GenerationConfig::Auto && !engine.is_trtllm()
+}
+
+/// The parameters of `model` served as `deployment` says; none where the server ignores the model's own, or they are not known.
+pub(super) fn defaults(model: &Model, deployment: &Deployment, engine: &Engine) -> SamplingDefaults {
+    if reads_the_models(deployment, engine) { model.sampling.unwrap_or_default() } else { SamplingDefaults::default() }
 }
 
 /// A remark where the server would read a file that is not at hand.
-pub(super) fn remark(model: &Model, deployment: &Deployment) -> Option<String> {
-    (deployment.generation_config == GenerationConfig::Auto && model.sampling.is_none()).then(|| {
+pub(super) fn remark(model: &Model, deployment: &Deployment, engine: &Engine) -> Option<String> {
+    (reads_the_models(deployment, engine) && model.sampling.is_none()).then(|| {
         "generation_config.json is not known: tokens are taken to be sampled without top-p, top-k and penalties; have it \
          beside the config.json, or set generation_config to vllm where the server ignores it"
             .to_owned()
@@ -98,7 +100,7 @@ pub(super) fn templates(
     list.extend(truncation.templates(sampling, vocab));
     let (bytes_per_logit, launches) = if sampling.is_greedy() {
         (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES)
-    } else if truncation == Truncation::Rejection && sampling.truncates() {
+    } else if truncation.draws() && sampling.truncates() {
         (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES)
     } else {
         (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES)
@@ -120,7 +122,11 @@ mod tests {
     ) -> (SamplingDefaults, Option<String>) {
         let model = Model { sampling, ..llama_31_70b() };
         let deployment = Deployment { generation_config, ..Deployment::tensor_parallel(4) };
-        (defaults(&model, &deployment), remark(&model, &deployment))
+        read_by(&Engine::default(), &model, &deployment)
+    }
+
+    fn read_by(engine: &Engine, model: &Model, deployment: &Deployment) -> (SamplingDefaults, Option<String>) {
+        (defaults(model, deployment, engine), remark(model, deployment, engine))
     }
 
     #[test]
@@ -128,6 +134,9 @@ mod tests {
         let known = SamplingDefaults { top_p: Some(0.9), repetition_penalty: Some(1.1), ..Default::default() };
         assert_eq!(read(Some(known), GenerationConfig::Auto), (known, None));
         assert_eq!(read(Some(known), GenerationConfig::Vllm), (SamplingDefaults::default(), None));
+        let (model, deployment) = (Model { sampling: Some(known), ..llama_31_70b() }, Deployment::tensor_parallel(4));
+        let by = |name| read_by(&Engine::parse(name, None).unwrap(), &model, &deployment).0;
+        assert_eq!((by("sglang"), by("trtllm")), (known, SamplingDefaults::default()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How logits are truncated by top-p and top-k: a sort, a search or rejection, by vLLM's version.
+//! How logits are truncated by top-p and top-k: a sort, a search or rejection, by the engine and its version.
 //!
 //! What a search and rejection launch is known from their sources; how long a block of threads takes for a tile of values, and how many
 //! steps a search needs, is assumed: no such kernel was measured.
@@ -11,10 +11,11 @@ use super::operator::Kernel;
 use super::rows::Rows;
 use super::template::Template;
 
-/// How a version of vLLM truncates logits.
+/// How an engine truncates logits.
 ///
 /// # Source
-/// `vllm/v1/sample/ops/topk_topp_sampler.py` of vLLM 0.11.2 to 0.32.0.
+/// `vllm/v1/sample/ops/topk_topp_sampler.py` of vLLM 0.11.2 to 0.32.0; SGLang 0.5.9, `Sampler._sample_from_probs`
+/// (`python/sglang/srt/layers/sampler.py`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Truncation {
     /// Every row is sorted: up to 0.16.
@@ -25,6 +26,8 @@ pub(crate) enum Truncation {
     /// FlashInfer draws from the probabilities until the token lies within the cut: from 0.21 on, where
     /// `VLLM_USE_FLASHINFER_SAMPLER` is on by default for GPUs of compute capability 7.5 to 12.1.
     Rejection,
+    /// FlashInfer draws until the token lies within both cuts: SGLang.
+    JointRejection,
 }
 
 /// Bytes per logit of sorting all rows of logits with their indices.
@@ -147,11 +150,19 @@ pub(super) const DRAWN_LAUNCHES: u64 = 4;
 impl Truncation {
     /// How the version of `engine` truncates.
     pub fn of(engine: &Engine) -> Self {
+        if engine.is_sglang() {
+            return Truncation::JointRejection;
+        }
         match engine.vllm_version() {
             version if version < (0, 17) => Truncation::Sort,
             version if version < (0, 21) => Truncation::Search,
             _ => Truncation::Rejection,
         }
+    }
+
+    /// Whether tokens are drawn and truncated at once.
+    pub fn draws(self) -> bool {
+        matches!(self, Truncation::Rejection | Truncation::JointRejection)
     }
 
     /// The kernels that truncate rows of `vocab` logits.
@@ -170,8 +181,8 @@ impl Truncation {
                 list.push(Template::streaming(TruncationSearch, Rows::ManySampled, bytes(per_logit), kernel));
                 list
             }
-            Truncation::Rejection => {
-                let masks_first = top_p && top_k;
+            Truncation::Rejection | Truncation::JointRejection => {
+                let masks_first = top_p && top_k && self == Truncation::Rejection;
                 let mask = Template::elementwise(TopK, Rows::Sampled, bytes(TOP_K_REJECTION_BYTES_PER_LOGIT), 1);
                 let visited = ROUNDS * ROUND_HALVES * vocab / 2;
                 let kernel = Kernel::RowScan { row: visited, tile: WIDE_TILE };
@@ -242,8 +253,7 @@ mod tests {
         assert_eq!([Some("0.12.0"), Some("0.16.0")].map(of), [Truncation::Sort; 2]);
         assert_eq!([Some("0.17.0"), Some("0.20.2")].map(of), [Truncation::Search; 2]);
         assert_eq!([Some("0.21.0"), Some("0.32.0"), None].map(of), [Truncation::Rejection; 3]);
-        // Steps of other engines are laid out as the default's.
-        assert_eq!(Truncation::of(&Engine::parse("sglang", Some("0.5")).unwrap()), Truncation::Sort);
+        assert_eq!(Truncation::of(&Engine::parse("sglang", Some("0.5")).unwrap()), Truncation::JointRejection);
         assert_eq!(Truncation::of(&Engine::default()), Truncation::Sort);
     }
 
@@ -271,6 +281,8 @@ mod tests {
         let both = kernels("0.24.0", P, K);
         assert_eq!((named(&both), draw(&both)), (vec!["top_k", "rejection_sampling"], expected));
         assert_eq!((both[0].2, both[0].3), (8.0, Kernel::Elementwise { launches: 1 }));
+        let sampling = SamplingDefaults { top_p: P, top_k: K, ..SamplingDefaults::default() };
+        assert_eq!(Truncation::JointRejection.templates(&sampling, 81_920).len(), 1, "SGLang masks nothing first");
         assert_eq!(named(&kernels("0.24.0", None, K)), ["rejection_sampling"]);
         assert_eq!(named(&kernels("0.24.0", None, None)), Vec::<&str>::new());
     }

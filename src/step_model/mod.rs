@@ -121,7 +121,7 @@ impl StepModel {
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
         let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
         if !options.engine.is_vllm() {
-            notes.push(format!("steps are laid out as vLLM's, with kernels of {}", options.engine));
+            notes.push(format!("steps are laid out as vLLM's, with kernels and the sampler of {}", options.engine));
         }
         if is_datasheet {
             let name = &hardware.name;

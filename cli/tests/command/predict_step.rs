@@ -335,7 +335,7 @@ fn an_engine_and_its_version_choose_the_kernels() {
     let older = notes("--engine-version 0.17");
     assert!(older.contains("kernels of vllm-0.24 stand in for those of vllm-0.17"), "{older}");
     let other = notes("--engine trtllm");
-    assert!(other.contains("steps are laid out as vLLM's, with kernels of trtllm"), "{other}");
+    assert!(other.contains("steps are laid out as vLLM's, with kernels and the sampler of trtllm"), "{other}");
     let both = "--model llama-3.1-8b --hardware b200 --decode 1x1";
     predict(&format!("{both} --engine lmdeploy")).fails(2, &["--engine", "lmdeploy", "sglang"]);
     predict(&format!("{both} --engine-version newest")).fails(2, &["--engine-version", "such as 0.24"]);
