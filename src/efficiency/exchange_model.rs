@@ -18,6 +18,7 @@ impl Family for ExchangeModel {
 
     const OPERATOR: &'static str = "nccl";
     const LIBRARY: Option<&'static str> = Some("nccl");
+    const IS_COLLECTIVE: bool = true;
     const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
     const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];

@@ -19,6 +19,9 @@ pub trait Family: Sized + 'static {
     const OPERATOR: &'static str;
     /// Library whose kernels these are whatever the engine: the first part of the folder's name. `None` for kernels of engines.
     const LIBRARY: Option<&'static str> = None;
+
+    /// Whether calls go over the link between GPUs.
+    const IS_COLLECTIVE: bool = false;
     /// Names of the grid's axes; a table line runs along the last.
     const AXES: &'static [&'static str];
     /// Coefficients: name and starting value of the fit. The first is the launch, µs.

@@ -252,6 +252,7 @@ impl Family for AllReduceModel {
     type Key = AllReduceKind;
 
     const OPERATOR: &'static str = "allreduce";
+    const IS_COLLECTIVE: bool = true;
     const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
     const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];

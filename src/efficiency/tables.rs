@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware, InterconnectKind};
@@ -20,9 +21,19 @@ use super::provenance::Provenance;
 use super::series::{Header, Series};
 use super::table::Table;
 
-/// GPUs whose tables replace those that a chip lacks, nearest first.
-fn fallback_gpus(architecture: Architecture) -> &'static [&'static str] {
-    match architecture {
+/// Whether a chip is a Blackwell Ultra, which gave up most int8 units for fp4.
+fn is_ultra(hardware: &Hardware) -> bool {
+    let peak = |dtype| hardware.peak_dense_flop_per_s(dtype).unwrap_or(f64::INFINITY);
+    hardware.architecture == Architecture::Blackwell && peak(DType::Int8) < 0.1 * peak(DType::Fp8)
+}
+
+/// GPUs whose tables replace those that a chip lacks, nearest first. On GB200's rows, tables of B200 are 3 to 4 % off in the median and
+/// those of B300 7 to 11 % (projections and attention), so that chips of one kind go first.
+fn fallback_gpus(hardware: &Hardware) -> &'static [&'static str] {
+    match hardware.architecture {
+        Architecture::Blackwell if is_ultra(hardware) => {
+            &["b300_sxm", "gb200", "b200_sxm", "h200_sxm", "h100_sxm", "a100_sxm"]
+        }
         Architecture::Ampere => &["a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Ada => &["l40s", "a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Hopper => &["h100_sxm", "h200_sxm", "a100_sxm"],
@@ -54,6 +65,9 @@ enum Folder {
 
 /// A table and the engine whose kernels it holds; `None` for one's own and for a library's.
 type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
+
+/// Most GPUs that the link of a server joins; a rack's joins more.
+const NODE_GPUS: u32 = 8;
 
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
 const NEXT_ENGINE: f64 = 1e-3;
@@ -104,7 +118,7 @@ impl Tables {
     /// they exist, else the built-in ones. Nothing is read yet.
     pub fn new(hardware: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
         let mut gpus = vec![hardware.name.clone()];
-        let others = fallback_gpus(hardware.architecture).iter().filter(|name| **name != hardware.name);
+        let others = fallback_gpus(hardware).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
         Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: Cache::default() }
@@ -170,7 +184,7 @@ impl Tables {
         count: usize,
         around: &[f64],
     ) -> Result<Vec<Found<F>>> {
-        for gpu in &self.gpus {
+        for gpu in self.gpus_by_link::<F>()? {
             let tables = self.tables::<F>(gpu)?;
             let distance = |engine: &Option<Engine>, key: &F::Key| {
                 let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.is_parted_from(of, version));
@@ -211,6 +225,19 @@ impl Tables {
             self.gpus.join(", ")
         );
         Err(Error::missing_table(&self.hardware.name, F::OPERATOR, hint))
+    }
+
+    /// GPUs whose tables answer, nearest first. Of those that stand in for a rack's collectives, racks are nearer.
+    fn gpus_by_link<F: Family>(&self) -> Result<Vec<&String>> {
+        let linked = |gpu: &Hardware| gpu.interconnect.map_or(1, |link| link.num_gpus);
+        let mut gpus: Vec<(bool, &String)> = Vec::new();
+        for gpu in &self.gpus {
+            let is_sorted = F::IS_COLLECTIVE && linked(&self.hardware) > NODE_GPUS && *gpu != self.hardware.name;
+            let is_node = is_sorted && linked(&Hardware::find_in(self.data_dir.as_deref(), gpu)?) <= NODE_GPUS;
+            gpus.push((is_node, gpu));
+        }
+        gpus.sort_by_key(|(is_node, _)| *is_node);
+        Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())
     }
 
     /// The tables of a GPU: one's own alone, else those of every engine, nearest first.
