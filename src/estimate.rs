@@ -172,22 +172,24 @@ pub(crate) fn assumed_half_interval_us(operators: &[OperatorEstimate]) -> f64 {
 /// Relative standard deviation of the rate at which weights come from the host (assumed: no step with weights there was measured).
 const HOST_LINK_SD: f64 = 0.1;
 
-/// Relative standard deviation of a step's time from sources that the measured engines do not cover: clamped and fallback tables, the
-/// link to the host, and coefficients that are carried over to a GPU that was not fitted (assumed: 10 %).
+/// Relative standard deviation of a step's time from sources that the measured engines do not cover: clamped and fallback tables,
+/// collectives and reads of the host that were not measured, and coefficients that are carried over to a GPU that was not fitted (assumed: 10 %).
 pub(crate) fn unseen_tables_sd(operators: &[OperatorEstimate], time_us: f64, is_fitted_gpu: bool) -> f64 {
     let of = |p: Provenance| {
         let part_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
         half_width(p) / SDS_OF_90_PCT * part_us / time_us
     };
-    let carried_over = if is_fitted_gpu { 0.0 } else { 0.1 };
     let host = OperatorKind::HostWeights.name();
+    let is_unmeasured = |o: &&OperatorEstimate| {
+        o.group == Some(OperatorGroup::Communication) && o.provenance == Provenance::Datasheet && o.name != host
+    };
+    let network_us: f64 = operators.iter().filter(is_unmeasured).map(|o| o.time_us).sum();
+    let network = half_width(Provenance::Borrowed) / SDS_OF_90_PCT * network_us / time_us;
+    let carried_over = if is_fitted_gpu { 0.0 } else { 0.1 };
     let host_us: f64 = operators.iter().filter(|o| o.name == host).map(|o| o.time_us).sum();
     let from_host = HOST_LINK_SD * host_us / time_us;
-    [of(Provenance::Clamped), of(Provenance::Borrowed), carried_over, from_host]
-        .into_iter()
-        .map(|sd| sd * sd)
-        .sum::<f64>()
-        .sqrt()
+    let parts = [of(Provenance::Clamped), of(Provenance::Borrowed), carried_over, from_host, network];
+    parts.into_iter().map(|sd| sd * sd).sum::<f64>().sqrt()
 }
 
 /// Half width of the 90 % interval of an operator's time, relative, by where the time comes from. Measured and interpolated: the

@@ -12,6 +12,13 @@ use crate::physics::communication::{Collective, ExchangeShape};
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeModel;
 
+impl ExchangeModel {
+    /// The coefficient of a rank's time, µs.
+    pub(super) fn rank_us(c: &[f64]) -> f64 {
+        c[3]
+    }
+}
+
 impl Family for ExchangeModel {
     type Shape = ExchangeShape;
     type Key = Collective;

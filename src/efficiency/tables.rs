@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::hardware::{Architecture, Hardware, InterconnectKind};
+use crate::hardware::{Architecture, Hardware, InterconnectKind, SERVER_GPUS};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
@@ -21,14 +21,15 @@ use super::provenance::Provenance;
 use super::series::{Header, Series};
 use super::table::Table;
 
-/// Whether a chip is a Blackwell Ultra, which gave up most int8 units for fp4.
+/// Whether a chip is a Blackwell Ultra, whose units multiply 4-bit floats three times as fast as 8-bit ones, not twice.
 fn is_ultra(hardware: &Hardware) -> bool {
-    let peak = |dtype| hardware.peak_dense_flop_per_s(dtype).unwrap_or(f64::INFINITY);
-    hardware.architecture == Architecture::Blackwell && peak(DType::Int8) < 0.1 * peak(DType::Fp8)
+    let peak = |dtype| hardware.peak_dense_flop_per_s(dtype).ok();
+    let ratio = peak(DType::Fp4).zip(peak(DType::Fp8)).map(|(fp4, fp8)| fp4 / fp8);
+    hardware.architecture == Architecture::Blackwell && ratio.is_some_and(|ratio| ratio > 2.5)
 }
 
-/// GPUs whose tables replace those that a chip lacks, nearest first. On GB200's rows, tables of B200 are 3 to 4 % off in the median and
-/// those of B300 7 to 11 % (projections and attention), so that chips of one kind go first.
+/// GPUs whose tables replace those that a chip lacks, nearest first. Chips of one kind go first: on GB200's projections and attention
+/// the tables of B200 have median errors of 3 to 4 %, those of B300 7 to 11 %.
 fn fallback_gpus(hardware: &Hardware) -> &'static [&'static str] {
     match hardware.architecture {
         Architecture::Blackwell if is_ultra(hardware) => {
@@ -65,9 +66,6 @@ enum Folder {
 
 /// A table and the engine whose kernels it holds; `None` for one's own and for a library's.
 type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
-
-/// Most GPUs that the link of a server joins; a rack's joins more.
-const NODE_GPUS: u32 = 8;
 
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
 const NEXT_ENGINE: f64 = 1e-3;
@@ -229,14 +227,13 @@ impl Tables {
 
     /// GPUs whose tables answer, nearest first. Of those that stand in for a rack's collectives, racks are nearer.
     fn gpus_by_link<F: Family>(&self) -> Result<Vec<&String>> {
-        let linked = |gpu: &Hardware| gpu.interconnect.map_or(1, |link| link.num_gpus);
+        let is_rack = |gpu: &Hardware| gpu.interconnect.is_some_and(|link| link.num_gpus > SERVER_GPUS);
         let mut gpus: Vec<(bool, &String)> = Vec::new();
         for gpu in &self.gpus {
-            let is_sorted = F::IS_COLLECTIVE && linked(&self.hardware) > NODE_GPUS && *gpu != self.hardware.name;
-            let is_node = is_sorted && linked(&Hardware::find_in(self.data_dir.as_deref(), gpu)?) <= NODE_GPUS;
-            gpus.push((is_node, gpu));
+            let is_sorted = F::IS_COLLECTIVE && is_rack(&self.hardware) && *gpu != self.hardware.name;
+            gpus.push((is_sorted && !is_rack(&Hardware::builtin(gpu)?), gpu));
         }
-        gpus.sort_by_key(|(is_node, _)| *is_node);
+        gpus.sort_by_key(|(is_farther, _)| *is_farther);
         Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())
     }
 

@@ -14,7 +14,8 @@ use crate::units::{GIB, GIGA, TERA};
 /// What a GPU that is not built in needs.
 const TOML_KEYS: &str = "display_name, architecture, datasheet.{sm_count, l2_bytes, boost_clock_hz, hbm_bytes_per_s, \
                          hbm_capacity_bytes, peak_bf16_dense_flop_per_s, source, retrieved} and interconnect.{kind, \
-                         unidirectional_bytes_per_s, source, retrieved}";
+                         unidirectional_bytes_per_s, source, retrieved}; interconnect.num_gpus and network.{kind, \
+                         unidirectional_bytes_per_s, source, retrieved} say what is beyond a server";
 
 /// A figure: its key, the same key of a TOML file, and the size of its unit there.
 struct Figure {

@@ -9,7 +9,7 @@
 //! - `boost_clock_hz` is the highest SM clock. Some chips quote their matrix peaks at a lower one.
 //! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
 //! - `interconnect.num_gpus` is how many GPUs the link joins, 8 if it is left out. Groups of ranks beyond it need `[network]`: the network
-//!   card that a server has for each GPU.
+//!   card that a server has for each GPU. `num_gpus_per_host` is how many of them one host has, the same up to 8.
 //! - A figure that is decades away from every real chip's is refused, as is a bf16 peak that the units cannot reach.
 //!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
 //! - `architecture = "cpu"` describes a CPU: `sm_count` is its cores, `hbm_…` its memory, `l2_bytes` its last-level cache, and
@@ -33,4 +33,4 @@ mod sense;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub(crate) use spec::{Architecture, Hardware, HostLink, InterconnectKind, NetworkKind};
+pub(crate) use spec::{Architecture, Hardware, HostLink, Interconnect, InterconnectKind, NetworkKind, SERVER_GPUS};

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::sense::{Sense, check_peaks};
 use super::spec::{
-    Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind,
+    Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, SERVER_GPUS,
 };
 use crate::dtype::DType;
 use crate::error::Result;
@@ -22,9 +22,6 @@ const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_int8_dense_flop_per_s", DType::Int8),
     ("peak_fp4_dense_flop_per_s", DType::Fp4),
 ];
-
-/// GPUs that a link joins if its file does not say: those of an HGX board, and of most servers with PCIe cards.
-const LINKED_GPUS: u32 = 8;
 
 impl Hardware {
     /// Parses the text of a hardware TOML file. `name` becomes the name of the GPU; errors call the text `origin`.
@@ -85,9 +82,10 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
 
     let mut sources = vec![source(&datasheet)];
     let interconnect = link.map(|link| {
-        let num_gpus = link.whole("num_gpus", 1..=u32::MAX).unwrap_or(LINKED_GPUS);
+        let num_gpus = link.whole("num_gpus", 1..=u32::MAX).unwrap_or(SERVER_GPUS);
+        let num_gpus_per_host = link.whole("num_gpus_per_host", 1..=num_gpus).unwrap_or(num_gpus.min(SERVER_GPUS));
         let (kind, unidirectional_bytes_per_s) = read_link(link, sense, InterconnectKind::Pcie, &mut sources);
-        Interconnect { kind, unidirectional_bytes_per_s, num_gpus }
+        Interconnect { kind, unidirectional_bytes_per_s, num_gpus, num_gpus_per_host }
     });
     let network = network.map(|network| {
         let (kind, unidirectional_bytes_per_s) = read_link(network, sense, NetworkKind::Rdma, &mut sources);

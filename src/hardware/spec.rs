@@ -27,6 +27,9 @@ pub enum Architecture {
     Cpu,
 }
 
+/// GPUs of an HGX board, and of most servers with PCIe cards.
+pub(crate) const SERVER_GPUS: u32 = 8;
+
 /// Kind of link between the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,6 +51,8 @@ pub struct Interconnect {
     pub unidirectional_bytes_per_s: f64,
     /// GPUs that the link joins: those of a server, of a rack (72 in an NVL72), or of a bridge.
     pub num_gpus: u32,
+    /// Of these, GPUs of one host, whose processes share memory: 4 of a tray of an NVL72.
+    pub num_gpus_per_host: u32,
 }
 
 /// Kind of way between GPUs that their link does not join.

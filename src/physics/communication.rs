@@ -63,6 +63,11 @@ impl std::fmt::Display for Collective {
 }
 
 impl Collective {
+    /// Ranks of one call in a group: a hand-over is between two.
+    pub fn ranks(self, group: RankGroup) -> u64 {
+        if self == Collective::SendReceive { 2 } else { group.num_ranks }
+    }
+
     /// The measured collective of a name in tables and measurement files.
     pub fn parse(name: &str) -> Option<Self> {
         let measured = [Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::AllReduce];

@@ -16,7 +16,8 @@ use super::template::Template;
 use super::truncation::{DRAWN_LAUNCHES, Truncation, drawn_bytes_per_logit};
 
 /// Whether the server takes its parameters from the model's `generation_config.json`: vLLM and SGLang (`--sampling-defaults model`) do
-/// unless told otherwise. TensorRT-LLM's server has defaults of its own, which truncate and penalise nothing.
+/// unless told otherwise (`server_args.py` of SGLang 0.5.9). TensorRT-LLM's server is taken to have defaults of its own, which truncate
+/// and penalise nothing; its source was not at hand.
 fn reads_the_models(deployment: &Deployment, engine: &Engine) -> bool {
     deployment.generation_config == GenerationConfig::Auto && !engine.is_trtllm()
 }

@@ -26,7 +26,8 @@ pub(crate) enum Truncation {
     /// FlashInfer draws from the probabilities until the token lies within the cut: from 0.21 on, where
     /// `VLLM_USE_FLASHINFER_SAMPLER` is on by default for GPUs of compute capability 7.5 to 12.1.
     Rejection,
-    /// FlashInfer draws until the token lies within both cuts: SGLang.
+    /// FlashInfer draws until the token lies within both cuts: SGLang. TensorRT-LLM, whose server truncates nothing unless asked, is
+    /// taken to sample as it does.
     JointRejection,
 }
 
@@ -150,7 +151,7 @@ pub(super) const DRAWN_LAUNCHES: u64 = 4;
 impl Truncation {
     /// How the version of `engine` truncates.
     pub fn of(engine: &Engine) -> Self {
-        if engine.is_sglang() {
+        if !engine.is_vllm() {
             return Truncation::JointRejection;
         }
         match engine.vllm_version() {

@@ -10,11 +10,11 @@ use super::build::Row;
 use super::family::Calibrated;
 use super::report::{LeftOut, leave_out};
 
-/// Most rows in a hundred that may be too fast.
+/// Most rows in a hundred of an operator, and of a series then, that may be too fast.
 const MAX_TOO_FAST_PCT: usize = 1;
 
-/// How many times faster than the roofline a kernel may be that did less than its shape says; milliseconds are a thousand.
-const MAX_FASTER: f64 = 20.0;
+/// Most rows in a hundred of a series of an operator that is not too fast in all.
+const MAX_OF_A_SERIES_PCT: usize = 50;
 
 /// How many rows are faster than the roofline allows.
 #[derive(Default)]
@@ -32,17 +32,16 @@ impl TooFast {
         self.worst = self.worst.max(efficiency);
     }
 
-    fn is_too_many(&self) -> bool {
-        100 * self.too_fast > MAX_TOO_FAST_PCT * self.rows
+    fn is_more_than(&self, pct: usize) -> bool {
+        100 * self.too_fast > pct * self.rows
     }
 }
 
-/// The rows without series of which more than a hundredth is too fast: their kernel did less than its shape says. Few
-/// rows in all that are too fast are kept: timings scatter.
+/// Leaves out series that are too fast: their kernel did less than their shapes say, or they are in another unit. A few rows that are too
+/// fast are kept, as timings scatter.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` if a row is many times too fast, or that leaves fewer than a quarter of the rows: they are in
-/// another unit, or of another GPU.
+/// `ErrorKind::Invalid` if that leaves fewer than a quarter of the rows: they are in another unit, or of another GPU.
 pub(super) fn leave_out_too_fast<F: Calibrated>(
     rows: Vec<Row<F>>,
     hardware: &Hardware,
@@ -57,13 +56,10 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
         total.add(efficiency, F::MAX_EFFICIENCY);
         by_series.entry(row.key.to_string()).or_default().add(efficiency, F::MAX_EFFICIENCY);
     }
-    if !total.is_too_many() {
-        return Ok(rows);
-    }
-    by_series.retain(|_, series| series.is_too_many());
+    let limit_pct = if total.is_more_than(MAX_TOO_FAST_PCT) { MAX_TOO_FAST_PCT } else { MAX_OF_A_SERIES_PCT };
+    by_series.retain(|_, series| series.is_more_than(limit_pct));
     let num_left_out: usize = by_series.values().map(|series| series.rows).sum();
-    let is_another_unit = total.worst > MAX_FASTER || 4 * (rows.len() - num_left_out) < rows.len();
-    if is_another_unit {
+    if 4 * (rows.len() - num_left_out) < rows.len() {
         let problem = format!(
             "{} of {} rows are faster than the roofline of {} allows, up to {:.0} times: are these milliseconds? \
              latency_us is in microseconds. Or was another GPU measured?",
@@ -74,7 +70,7 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
     for (name, TooFast { rows, too_fast, worst }) in &by_series {
         let reason = format!(
             "{name}: {too_fast} of {rows} rows are faster than the roofline allows, up to {worst:.1} times, so that \
-             the kernel did less than its shape says"
+             the kernel did less than its shape says, or the unit is another"
         );
         leave_out(left_out, &reason, *rows);
     }
@@ -106,7 +102,7 @@ mod tests {
         let (num_kept, left_out) = kept(rows).expect("most rows are slow enough");
         assert_eq!(num_kept, 6);
         let (reason, rows) = left_out.first_key_value().expect("a reason");
-        assert!(reason.starts_with("fp8: 4 of 4 rows") && reason.contains("up to 2.2 times"), "{reason}");
+        assert!(reason.starts_with("fp8: 4 of 4 rows") && reason.contains("up to 1.8 times"), "{reason}");
         assert_eq!(*rows, 4);
     }
 
@@ -114,6 +110,14 @@ mod tests {
     fn rows_in_another_unit_are_refused() {
         let error = kept(vec![row(MatmulFormat::Bfloat16, 1.4); 6]).expect_err("milliseconds");
         assert!(error.to_string().contains("6 of 6 rows are faster"), "{error}");
+    }
+
+    #[test]
+    fn a_small_series_is_judged_by_itself() {
+        let mut rows = vec![row(MatmulFormat::Bfloat16, 1_400.0); 2_000];
+        rows.extend(vec![row(MatmulFormat::Fp8, 0.7); 15]);
+        let (num_kept, left_out) = kept(rows).expect("most rows are slow enough");
+        assert_eq!((num_kept, left_out.into_values().sum::<usize>()), (2_000, 15));
     }
 
     #[test]

@@ -3,14 +3,13 @@
 
 use super::super::chip::Chip;
 use super::super::curve::{
-    AllReduceCurve, DecodeCurve, ExchangeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance,
-    expert_layer_distance, nearest_split, stand_in_weight, state_distance,
+    DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance, expert_layer_distance,
+    nearest_split, stand_in_weight, state_distance,
 };
-use super::super::exchange_model::ExchangeModel;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
-use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
-use super::super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
+use super::super::kernel_model::{DecodeModel, MoeModel, PrefillModel};
+use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
 use super::super::tables::{Found, Tables};
@@ -19,8 +18,7 @@ use super::crossing::Crossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::hardware::{Hardware, InterconnectKind};
-use crate::physics::communication::Collective;
+use crate::hardware::{Hardware, Interconnect};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
@@ -32,23 +30,6 @@ const STAND_IN_ROUTING: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
-
-/// Latency of an NCCL ring before its first step, and of each of its `2·(n − 1)` steps over PCIe and over NVLink, µs.
-///
-/// # Source
-/// NCCL's cost model for its low-latency protocol (`baseLat` and `hwLat` in `src/graph/tuning.cc`).
-const RING_BASE_US: f64 = 6.6;
-const RING_PCIE_HOP_US: f64 = 1.0;
-const RING_NVLINK_HOP_US: f64 = 0.6;
-
-/// Share of the rate of a link or a network card that NCCL reaches (assumed).
-pub(super) const RING_EFFICIENCY: f64 = 0.8;
-
-/// Ranks that vLLM's own all-reduce kernel serves; NCCL serves other groups, and those that no link joins.
-///
-/// # Source
-/// vLLM, `CustomAllreduce._SUPPORTED_WORLD_SIZES` (`vllm/distributed/device_communicators/custom_all_reduce.py`).
-const CUSTOM_ALL_REDUCE_RANKS: [u64; 4] = [2, 4, 6, 8];
 
 /// The format that the chip's matrix unit runs for operands of `dtype`, and whether that is only a stand-in: formats that
 /// it lacks are stored as they are and computed in 16 bits (Marlin kernels).
@@ -70,7 +51,7 @@ pub(super) struct Choice<'a> {
     pub(super) dtype: DType,
     pub(super) tables: &'a Tables,
     /// The link between the GPUs.
-    pub(super) link: Option<InterconnectKind>,
+    pub(super) link: Option<Interconnect>,
     /// What the operator pays for leaving the GPUs that a link joins.
     pub(super) crossing: Option<Crossing>,
     /// Fallbacks and stand-ins.
@@ -95,86 +76,22 @@ impl Choice<'_> {
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
-            Kernel::AllReduce { num_gpus, is_ring, .. } => {
-                let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
-                // vLLM's own kernel needs NVLink between more than two GPUs.
-                let is_pcie = self.link == Some(InterconnectKind::Pcie) && num_gpus > 2 && found.is_fallback;
-                let is_custom = CUSTOM_ALL_REDUCE_RANKS.contains(&num_gpus) && self.crossing.is_none();
-                let num_gpus = self.local_ranks(num_gpus);
-                if is_ring || is_pcie || !is_custom {
-                    if let Some(curve) = self.collective(Collective::AllReduce, num_gpus)? {
-                        return Ok(curve);
-                    }
-                    self.note("NCCL's ring was not measured, priced by its steps and the link");
-                    return Ok(self.ring(num_gpus));
-                }
-                self.note_fallback(&found);
-                let at_best = found.at_best(true);
-                Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
-            }
-            Kernel::Exchange { collective, group, .. } => {
-                let num_gpus = if collective == Collective::SendReceive { 2 } else { group.num_ranks };
-                let num_gpus = self.local_ranks(num_gpus);
-                if let Some(curve) = self.collective(collective, num_gpus)? {
-                    return Ok(curve);
-                }
-                let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
-                let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
-                self.note("not measured, priced by the link and an all-reduce's floor");
-                let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
-                Ok(Curve::Link { floor_us: launch, bytes_per_s })
-            }
+            Kernel::AllReduce { num_gpus, is_ring, .. } => self.all_reduce(num_gpus, is_ring),
+            Kernel::Exchange { collective, group, .. } => self.exchange(collective, group),
             Kernel::State { kernel, heads, .. } => self.state(kernel, &heads),
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
     }
 
-    /// Ranks of a group that a link joins. Adds a note if it does not join all.
-    fn local_ranks(&mut self, num_gpus: u64) -> u64 {
-        let Some(crossing) = self.crossing else { return num_gpus };
-        self.notes.push(crossing.note(self.operator.name));
-        crossing.local_ranks()
-    }
-
-    /// A collective of NCCL as measured; `None` if no GPU of this kind of link was. NCCL was timed launched by the host, as vLLM
-    /// launches the gather of logits; inside a CUDA graph it may be faster.
-    fn collective(&mut self, collective: Collective, num_gpus: u64) -> Result<Option<Curve>> {
-        let key = match collective {
-            Collective::SendReceive => Collective::AllToAll,
-            other => other,
-        };
-        let found = match self.tables.of_key::<ExchangeModel>(&key, &[]) {
-            Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::MissingTable => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if found.link != self.link {
-            return Ok(None);
-        }
-        self.note_fallback(&found);
-        if key != collective {
-            self.note("NCCL's send and receive was not measured, an all-to-all stands in");
-        }
-        let at_best = found.at_best(key == collective);
-        Ok(Some(Curve::Exchange(ExchangeCurve::new(&found.series, num_gpus as f64, self.chip, at_best))))
-    }
-
-    /// A ring all-reduce of NCCL.
-    fn ring(&self, num_gpus: u64) -> Curve {
-        let hop_us = if self.link == Some(InterconnectKind::Pcie) { RING_PCIE_HOP_US } else { RING_NVLINK_HOP_US };
-        let floor_us = RING_BASE_US + (2 * (num_gpus - 1)) as f64 * hop_us;
-        Curve::Link { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
-    }
-
     /// Adds a note once: the series of a chunk and of its decodes may be borrowed alike.
-    fn note(&mut self, what: impl std::fmt::Display) {
+    pub(super) fn note(&mut self, what: impl std::fmt::Display) {
         let note = format!("{}: {what}", self.operator.name);
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    fn note_fallback<F: Family>(&mut self, found: &Found<F>) {
+    pub(super) fn note_fallback<F: Family>(&mut self, found: &Found<F>) {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }

@@ -6,9 +6,9 @@ use crate::physics::communication::{Collective, RankGroup};
 use crate::physics::{Kernel, Operator};
 use crate::units::{GIGA, time_us};
 
-use super::choice::RING_EFFICIENCY;
+use super::collectives::RING_EFFICIENCY;
 
-/// Latency of a step between servers, of NCCL's tree and of its ring, µs; over PCIe it is less.
+/// Latency of a step of NCCL's tree and of its ring between servers, and of either over PCIe, µs.
 ///
 /// # Source
 /// NCCL's cost model for its low-latency protocol (`hwLat` in `src/graph/tuning.cc`).
@@ -19,6 +19,8 @@ const PCIE_HOP_US: f64 = 1.0;
 /// What a collective pays for leaving the GPUs that a link joins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Crossing {
+    collective: Collective,
+    group: RankGroup,
     /// Ranks of the group that a link joins.
     linked_ranks: u64,
     /// Linked parts of the group.
@@ -48,8 +50,10 @@ impl Crossing {
     /// The crossing of an operator; `None` if a link joins all of its ranks.
     ///
     /// # Formula
-    /// With `n` ranks in `h` parts of `g`, a card sends `(h − 1)/(n − 1)` of the bytes that a rank sends in all, as the
-    /// linked GPUs share what leaves them. In an all-to-all it sends all that is for other parts, `g` times that.
+    /// `n` ranks are in `h` parts of `g`, the last of `m = n − (h − 1)·g`. The busiest card sends, by byte that a rank sends in all:
+    /// - of an all-reduce `(h − 1)·n / (h·m·(n − 1))`: the GPUs of a part share what leaves it, as the levels of a tree do;
+    /// - of an all-gather or a reduce-scatter `1/m`: each of `m` rings passes a card;
+    /// - of an all-to-all `(n − m)/(n − 1)`: all that is for other parts.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if the GPU's file names no network.
@@ -63,20 +67,21 @@ impl Crossing {
             return Ok(None);
         }
         let network = hardware.network.ok_or_else(|| no_network(operator, group, hardware))?;
-        let (others, ranks) = ((parts - 1) as f64, (group.num_ranks - 1) as f64);
         let (tree_us, ring_us) = match network.kind {
             NetworkKind::Rdma => (TREE_HOP_US, RING_HOP_US),
             NetworkKind::Pcie => (PCIE_HOP_US, PCIE_HOP_US),
         };
+        let (n, h) = (group.num_ranks as f64, parts as f64);
+        let least = (group.num_ranks - (parts - 1) * linked_ranks) as f64;
         let (remote, hops_us) = match collective {
-            Collective::AllReduce => (others / ranks, 2.0 * (parts as f64).log2().ceil() * tree_us),
-            Collective::AllGather | Collective::ReduceScatter => (others / ranks, others * ring_us),
-            Collective::AllToAll => (linked_ranks as f64 * others / ranks, ring_us),
+            Collective::AllReduce => ((h - 1.0) * n / (h * least * (n - 1.0)), 2.0 * h.log2().ceil() * tree_us),
+            Collective::AllGather | Collective::ReduceScatter => (1.0 / least, (h - 1.0) * ring_us),
+            Collective::AllToAll => ((n - least) / (n - 1.0), ring_us),
             Collective::SendReceive => (1.0, ring_us),
         };
-        let share = if collective == Collective::SendReceive { others / ranks } else { 1.0 };
+        let share = if collective == Collective::SendReceive { (h - 1.0) / (n - 1.0) } else { 1.0 };
         let bytes_per_s = network.unidirectional_bytes_per_s;
-        Ok(Some(Crossing { linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
+        Ok(Some(Crossing { collective, group, linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
     }
 
     /// Ranks that a link joins, at least the two that a collective takes.
@@ -98,11 +103,13 @@ impl Crossing {
     }
 
     /// What the price rests on.
-    pub fn note(&self, operator: &str) -> String {
+    pub fn note(&self) -> String {
+        let Crossing { collective, group, parts, bytes_per_s, .. } = self;
         format!(
-            "{operator}: over {} groups of linked GPUs, priced by {:.0} GB/s between them for each GPU and NCCL's latencies, not measured",
-            self.parts,
-            self.bytes_per_s / GIGA
+            "{collective} of {} ranks, over {parts} groups of linked GPUs: priced by {:.0} GB/s between them for each GPU and NCCL's \
+             latencies, not measured",
+            group.num_ranks,
+            bytes_per_s / GIGA
         )
     }
 }
@@ -110,9 +117,10 @@ impl Crossing {
 fn no_network(operator: &Operator, group: RankGroup, hardware: &Hardware) -> Error {
     let linked = hardware.interconnect.map_or(1, |link| link.num_gpus);
     let problem = format!(
-        "has a link between {linked} GPUs and no network, which {} of {} ranks needs: add [network] with kind (rdma or pcie), \
-         unidirectional_bytes_per_s, source and retrieved to its file, or num_gpus to [interconnect]",
-        operator.name, group.num_ranks
+        "has a link between {linked} GPUs and no network, which {} needs over {} of them: add [network] with kind (rdma or pcie), \
+         unidirectional_bytes_per_s, source and retrieved to its file; num_gpus of [interconnect] says how many the link joins",
+        operator.name,
+        group.num_ranks * group.stride
     );
     Error::invalid(hardware.name.as_str(), vec![problem])
 }
@@ -150,7 +158,7 @@ mod tests {
     #[test]
     fn sixteen_gpus_are_two_servers_of_h100_and_one_rack_of_gb200() {
         let two = crossing("h100_sxm", all_reduce(16)).expect("a network").expect("two servers");
-        // 1.5 MB of 1.875 MB sent by an all-reduce of 1 MB: 1/15 of it, 125 kB, through a card of 50 GB/s at 80 %, after 2 · 5 µs.
+        // A rank sends 1.875 MB in an all-reduce of 1 MB: 1/15 of it, 125 kB, through a card of 50 GB/s at 80 %, after 2 · 5 µs.
         assert!((two.time_us(0.0, 1.875e6) - (125e3 / 40e3 + 10.0)).abs() < 1e-9, "{two:?}");
         assert_eq!(two.time_us(30.0, 1.875e6), 40.0, "the ranks of a server take longer than the cards");
         assert_eq!(crossing("h100_sxm", all_reduce(8)).expect("no network is needed"), None);
@@ -168,6 +176,17 @@ mod tests {
     }
 
     #[test]
+    fn rings_pass_each_card_and_the_smallest_part_is_the_slowest() {
+        let of = |num_ranks| crossing("h100_sxm", exchange(Collective::AllGather, num_ranks, 1)).expect("a network");
+        let us = |ranks| of(ranks).expect("two servers").time_us(0.0, 8e6) - 2.7;
+        // An eighth of 8 MB at 40 GB/s; with nine GPUs all of it goes to the one that is alone.
+        assert!((us(16) - 25.0).abs() < 1e-9 && (us(9) - 200.0).abs() < 1e-9, "{} {}", us(16), us(9));
+        let nine = crossing("h100_sxm", all_reduce(9)).expect("a network").expect("two servers");
+        // Half of the message, of which a rank sends 16/9.
+        assert!((nine.remote - 0.5 * 2.0 / (16.0 / 9.0)).abs() < 1e-12, "{nine:?}");
+    }
+
+    #[test]
     fn one_of_three_stage_boundaries_is_between_servers() {
         let crossing =
             crossing("h100_sxm", exchange(Collective::SendReceive, 4, 4)).expect("a network").expect("two servers");
@@ -178,9 +197,6 @@ mod tests {
     fn bridges_of_two_cards_reach_others_over_pcie_and_cards_without_a_network_are_refused() {
         assert!(crossing("h100_nvl", all_reduce(4)).is_ok_and(|crossing| crossing.is_some()));
         let error = crossing("l40s", all_reduce(16)).expect_err("no network is known").to_string();
-        assert!(
-            error.contains("l40s") && error.contains("link between 8 GPUs") && error.contains("[network]"),
-            "{error}"
-        );
+        assert!(error.contains("link between 8 GPUs") && error.contains("over 16 of them: add [network]"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 
 mod attention;
 mod choice;
+mod collectives;
 mod crossing;
 
 pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
@@ -17,7 +18,7 @@ use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::physics::communication::{Collective, exchanged_message_bytes};
+use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::time_us;
 use choice::{Choice, usable_dtype};
@@ -97,7 +98,7 @@ impl Timer {
     pub fn new(operator: &Operator, hardware: &Hardware, tables: &Tables, mode: EfficiencyMode) -> Result<Self> {
         let is_network = operator.group == OperatorGroup::Communication;
         let (dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
-        let link = hardware.interconnect.map(|link| link.kind);
+        let link = hardware.interconnect;
         let crossing = Crossing::new(operator, hardware)?;
         let chip = Chip::new(hardware, dtype)?;
         let mut choice = Choice { operator, chip, dtype, tables, link, crossing, notes: Vec::new() };
@@ -174,8 +175,7 @@ impl Timer {
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
             (Curve::Exchange(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
             (Curve::Exchange(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
-                let num_gpus = if collective == Collective::SendReceive { 2 } else { group.num_ranks };
-                curve.time(exchanged_message_bytes(sent_bytes, num_gpus as f64))
+                curve.time(exchanged_message_bytes(sent_bytes, collective.ranks(group) as f64))
             }
             (Curve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)

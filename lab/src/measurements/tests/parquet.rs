@@ -215,6 +215,21 @@ fn a_message_of_nccl_counts_elements_of_its_format() {
 }
 
 #[test]
+fn quantised_tokens_are_a_small_kernel() {
+    let mut columns = public("scale_matrix", 2);
+    columns.extend([
+        ("m", Integer(vec![16, 16])),
+        ("k", Integer(vec![4096, 4096])),
+        ("quant_dtype", Text(vec!["fp8", "int8"])),
+        ("latency", Float(vec![Some(0.002), Some(0.5)])),
+    ]);
+    let measurements = load_columns("scale_matrix_perf.parquet", &columns).unwrap();
+    let [row] = measurements.of::<SmallKernelCall>() else { panic!("one row is fp8's: {measurements:?}") };
+    let call = SmallKernelCall { kernel: "quantise_fp8".to_owned(), num_tokens: 16, width: 4096, launches: 1 };
+    assert_eq!((&row.call, row.latency_us), (&call, 2.0));
+}
+
+#[test]
 fn an_all_reduce_counts_elements_of_two_bytes() {
     let mut columns = public("all_reduce", 1);
     columns.extend([
