@@ -279,9 +279,9 @@ fn bad_folders_and_rows_are_named_together() {
 fn a_gpu_without_tables_cannot_be_checked() {
     let dir = tempfile::tempdir().unwrap();
     write_measurements(dir.path());
-    std::fs::write(dir.path().join("meta.toml"), "device = \"NVIDIA A10\"\n").unwrap();
-    run(&["calibrate", "--hardware", "a10", "--check", dir.path().to_str().unwrap()])
-        .fails(1, &["a10 has no efficiency table of gemm, attention_prefill, attention_decode to check"]);
+    std::fs::write(dir.path().join("meta.toml"), "device = \"NVIDIA H100 NVL\"\n").unwrap();
+    run(&["calibrate", "--hardware", "h100_nvl", "--check", dir.path().to_str().unwrap()])
+        .fails(1, &["h100_nvl has no efficiency table of gemm, attention_prefill, attention_decode to check"]);
 }
 
 #[test]
