@@ -502,6 +502,20 @@ def kernels(reports):
     return table(head, lines)
 
 
+def small_kernels(reports):
+    """The quantisation to fp8, which is priced as all small kernels are."""
+    lines = []
+    for gpu in ["h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "l40s", "rtx_pro_6000_server"]:
+        measured = reports.path("kernels-2026", gpu, "vllm-0.24.0", "scale_matrix_perf.parquet")
+        folder = reports.out / "small_kernels" / gpu / "vllm-0.24.0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / measured.name).write_bytes(measured.read_bytes())
+        score = reports.read("calibrate", "--check", folder, "--hardware", gpu)["small_kernels"]
+        cells = [f"{score['rows']:,}", pct(score["median_ape_pct"]), pct(score["bias_pct"], signed=True)]
+        lines.append([gpu, *cells])
+    return table(["GPU", "rows", "median %", "bias %"], lines)
+
+
 def simpler(reports):
     """Simpler methods on the rows of vLLM 0.14.0, in the same folds."""
     head = ["GPU, operator", "tables", "kernel model alone", "nearest neighbour", "one constant MFU"]
@@ -543,6 +557,7 @@ TABLES = {
     "sampler": sampler,
     "coefficients": coefficients,
     "kernels": kernels,
+    "small-kernels": small_kernels,
     "simpler": simpler,
     "unseen-experts": unseen_experts,
 }
