@@ -3,11 +3,10 @@
 #![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
 
 use super::chip::Chip;
-use super::exchange_model::ExchangeModel;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
-use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, tiled_keys};
+use super::kernel_model::{DecodeModel, MoeModel, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
@@ -15,7 +14,6 @@ use super::state_model::StateModel;
 use crate::engine::Engine;
 use crate::physics::AttentionHeads;
 use crate::physics::attention::{AttentionShape, HeadShape};
-use crate::physics::communication::{AllReduceShape, ExchangeShape};
 use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
 use crate::physics::{StateHeads, StateShape};
@@ -35,7 +33,7 @@ pub(super) struct Curve {
 impl Curve {
     /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, clamped or borrowed: a series
     /// of a similar kernel is clamped, one of another GPU borrowed.
-    fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
+    pub(super) fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let (residuals, provenance) = series.grid.slice(leading);
         Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
     }
@@ -46,7 +44,7 @@ impl Curve {
     }
 
     /// Time of a call, never below the roofline bound.
-    fn timed<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
+    pub(super) fn timed<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
         let (time_us, provenance) = self.unbounded::<M>(shape, point);
         (time_us.max(M::bound_us(shape, &self.chip)), provenance)
     }
@@ -234,76 +232,6 @@ impl MoeCurve {
         }
         ((log_time / total).exp(), provenance)
     }
-}
-
-/// An all-reduce over a fixed number of ranks.
-#[derive(Debug, Clone)]
-pub struct AllReduceCurve {
-    curve: Curve,
-    gpus: f64,
-}
-
-impl AllReduceCurve {
-    /// Slices at the number of ranks.
-    pub fn new(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
-        AllReduceCurve { curve: Curve::new(series, &[gpus], chip, at_best), gpus }
-    }
-
-    /// Time for a message of that size on each rank.
-    pub fn time(&self, message_bytes: f64) -> Timed {
-        let shape = AllReduceShape { message_bytes, gpus: self.gpus };
-        self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
-    }
-}
-
-/// A collective of NCCL over a fixed number of ranks.
-#[derive(Debug, Clone)]
-pub struct ExchangeCurve {
-    curve: Curve,
-    /// The collective over as many ranks as were measured, at most.
-    shape: ExchangeShape,
-    /// Ranks beyond the measured ones.
-    beyond: Option<BeyondRanks>,
-}
-
-/// What ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
-#[derive(Debug, Clone, Copy)]
-struct BeyondRanks {
-    /// Message over the measured ranks of which each sends as many bytes, by byte of the message.
-    message_ratio: f64,
-    /// Time of the additional steps, µs.
-    steps_us: f64,
-}
-
-impl ExchangeCurve {
-    /// Slices at the number of ranks.
-    pub fn new(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
-        let measured = gpus.min(most_ranks(series));
-        let sent = |gpus: f64| (gpus - 1.0) / gpus;
-        let beyond = (gpus > measured && measured >= 2.0).then(|| BeyondRanks {
-            message_ratio: sent(gpus) / sent(measured),
-            steps_us: ExchangeModel::rank_us(&series.coefficients) * measured * (gpus.log2() / measured.log2() - 1.0),
-        });
-        let gpus = if beyond.is_some() { measured } else { gpus };
-        let shape = ExchangeShape { collective: series.key, message_bytes: 0.0, gpus };
-        ExchangeCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
-    }
-
-    /// Time for a message, counted as [`ExchangeShape`] does.
-    pub fn time(&self, message_bytes: f64) -> Timed {
-        let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.message_ratio);
-        let shape = ExchangeShape { message_bytes, ..self.shape };
-        let (time_us, provenance) = self.curve.timed::<ExchangeModel>(&shape, &[message_bytes.max(1.0)]);
-        match self.beyond {
-            None => (time_us, provenance),
-            Some(beyond) => (time_us + beyond.steps_us, provenance.max(Provenance::Clamped)),
-        }
-    }
-}
-
-/// Most ranks that a collective was measured over.
-pub fn most_ranks(series: &Series<ExchangeModel>) -> f64 {
-    series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(f64::INFINITY)
 }
 
 /// A kernel of layers with a state, of fixed heads.

@@ -11,6 +11,7 @@
 //! 5. otherwise an error. Nothing is ever below the roofline bound.
 
 pub mod chip;
+pub mod collective_curve;
 pub mod curve;
 pub mod exchange_model;
 pub mod families;

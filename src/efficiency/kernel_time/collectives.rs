@@ -1,6 +1,6 @@
 //! Chooses the series of collectives: the engine's own all-reduce, NCCL's as measured, or a price by the link.
 
-use super::super::curve::{AllReduceCurve, ExchangeCurve, most_ranks};
+use super::super::collective_curve::{AllReduceCurve, ExchangeCurve, most_ranks};
 use super::super::exchange_model::ExchangeModel;
 use super::super::kernel_model::AllReduceModel;
 use super::super::keys::AllReduceKind;

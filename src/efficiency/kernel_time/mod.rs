@@ -11,9 +11,8 @@ pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 use serde::Serialize;
 
 use super::chip::Chip;
-use super::curve::{
-    AllReduceCurve, DecodeCurve, ExchangeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention,
-};
+use super::collective_curve::{AllReduceCurve, ExchangeCurve};
+use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
