@@ -129,10 +129,14 @@ fn no_network(operator: &Operator, group: RankGroup, hardware: &Hardware) -> Err
 mod tests {
     use super::*;
     use crate::dtype::DType;
+    use crate::hardware::Interconnect;
     use crate::physics::{OperatorGroup, names::OperatorKind};
 
     fn crossing(gpu: &str, kernel: Kernel) -> Result<Option<Crossing>> {
-        let hardware = Hardware::find(gpu).expect("a built-in GPU");
+        over(&Hardware::find(gpu).expect("a built-in GPU"), kernel)
+    }
+
+    fn over(hardware: &Hardware, kernel: Kernel) -> Result<Option<Crossing>> {
         let kind = OperatorKind::AllReduce;
         let operator = Operator {
             id: crate::physics::OperatorId::first(kind),
@@ -144,7 +148,7 @@ mod tests {
             compute_dtype: DType::Bfloat16,
             kernel,
         };
-        Crossing::new(&operator, &hardware)
+        Crossing::new(&operator, hardware)
     }
 
     fn all_reduce(num_gpus: u64) -> Kernel {
@@ -191,6 +195,26 @@ mod tests {
         let crossing =
             crossing("h100_sxm", exchange(Collective::SendReceive, 4, 4)).expect("a network").expect("two servers");
         assert!((crossing.time_us(6.0, 400e3) - (6.0 + (4.0 + 2.7) / 3.0)).abs() < 1e-9, "{crossing:?}");
+    }
+
+    #[test]
+    fn links_of_twice_as_many_gpus_are_never_slower_and_more_bytes_never_faster() {
+        let mut hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
+        let link = hardware.interconnect.expect("NVLink");
+        let exchanges =
+            [Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll, Collective::SendReceive];
+        let kernels = exchanges.map(|collective| exchange(collective, 64, 1)).into_iter().chain([all_reduce(64)]);
+        for kernel in kernels {
+            let mut before = f64::INFINITY;
+            for num_gpus in [1, 2, 4, 8, 16, 32] {
+                hardware.interconnect = Some(Interconnect { num_gpus, ..link });
+                let crossing = over(&hardware, kernel).expect("a network").expect("several servers");
+                let us = |bytes| crossing.time_us(10.0, bytes);
+                assert!(us(1e6) <= before && us(1e5) <= us(1e6) && us(0.0) > 10.0, "{crossing:?}");
+                assert!(crossing.roofline_bytes_per_s(450e9) <= 450e9 * (1.0 + 1e-12), "{crossing:?}");
+                before = us(1e6);
+            }
+        }
     }
 
     #[test]
