@@ -64,7 +64,7 @@ impl Engine {
         self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)
     }
 
-    /// Whether `kernels` are of another engine, or of vLLM on the other side of `version`, which replaced them.
+    /// Whether `kernels` are of another engine, or of vLLM where just one of the two versions is before `version`.
     pub(crate) fn is_parted_from(&self, kernels: &Engine, version: (u32, u32)) -> bool {
         let newest = (u32::MAX, 0);
         let has = |engine: &Engine| engine.version.unwrap_or(newest) >= version;

@@ -6,7 +6,7 @@ use super::exchange_model::ExchangeModel;
 use super::kernel_model::AllReduceModel;
 use super::provenance::Provenance;
 use super::series::Series;
-use crate::physics::communication::{AllReduceShape, ExchangeShape};
+use crate::physics::communication::{AllReduceShape, ExchangeShape, all_reduce_sent_bytes};
 
 /// An all-reduce over a fixed number of ranks.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl AllReduceCurve {
 #[derive(Debug, Clone)]
 pub struct ExchangeCurve {
     curve: Curve,
-    /// The collective over as many ranks as were measured, at most.
+    /// The collective over its ranks, or over the most that were measured.
     shape: ExchangeShape,
     /// Ranks beyond the measured ones.
     beyond: Option<BeyondRanks>,
@@ -41,8 +41,8 @@ pub struct ExchangeCurve {
 /// What ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
 #[derive(Debug, Clone, Copy)]
 struct BeyondRanks {
-    /// Message over the measured ranks of which each sends as many bytes, by byte of the message.
-    message_ratio: f64,
+    /// Bytes that a rank sends, over those that it sends among the measured ranks.
+    sent_ratio: f64,
     /// Time of the additional steps, µs.
     steps_us: f64,
 }
@@ -50,10 +50,11 @@ struct BeyondRanks {
 impl ExchangeCurve {
     /// Slices at the number of ranks.
     pub fn new(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
-        let measured = gpus.min(most_ranks(series));
-        let sent = |gpus: f64| (gpus - 1.0) / gpus;
+        let most = series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(gpus);
+        let measured = gpus.min(most);
+        let sent = |gpus| all_reduce_sent_bytes(1.0, gpus);
         let beyond = (gpus > measured && measured >= 2.0).then(|| BeyondRanks {
-            message_ratio: sent(gpus) / sent(measured),
+            sent_ratio: sent(gpus) / sent(measured),
             steps_us: ExchangeModel::rank_us(&series.coefficients) * measured * (gpus.log2() / measured.log2() - 1.0),
         });
         let gpus = if beyond.is_some() { measured } else { gpus };
@@ -61,9 +62,14 @@ impl ExchangeCurve {
         ExchangeCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
     }
 
+    /// The most ranks that were measured, if the collective has more.
+    pub fn extrapolated_from(&self) -> Option<f64> {
+        self.beyond.map(|_| self.shape.gpus)
+    }
+
     /// Time for a message, counted as [`ExchangeShape`] does.
     pub fn time(&self, message_bytes: f64) -> Timed {
-        let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.message_ratio);
+        let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio);
         let shape = ExchangeShape { message_bytes, ..self.shape };
         let (time_us, provenance) = self.curve.timed::<ExchangeModel>(&shape, &[message_bytes.max(1.0)]);
         match self.beyond {
@@ -71,9 +77,4 @@ impl ExchangeCurve {
             Some(beyond) => (time_us + beyond.steps_us, provenance.max(Provenance::Clamped)),
         }
     }
-}
-
-/// Most ranks that a collective was measured over.
-pub fn most_ranks(series: &Series<ExchangeModel>) -> f64 {
-    series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(f64::INFINITY)
 }

@@ -19,7 +19,6 @@ pub trait Family: Sized + 'static {
     const OPERATOR: &'static str;
     /// Library whose kernels these are whatever the engine: the first part of the folder's name. `None` for kernels of engines.
     const LIBRARY: Option<&'static str> = None;
-
     /// Whether calls go over the link between GPUs.
     const IS_COLLECTIVE: bool = false;
     /// Names of the grid's axes; a table line runs along the last.

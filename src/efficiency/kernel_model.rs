@@ -206,7 +206,7 @@ impl Family for MoeModel {
         c[0] + c[1] * active + c[7] * shape.pairs() + overlapped_us(memory_us, compute_us, c[3])
     }
 
-    /// The version whose `fused_moe/oracle/` first chose the kernels of a format. On H100 block-wise fp8 experts in groups run FlashInfer's
+    /// The first version of vLLM whose `fused_moe/oracle/` chooses the kernels of a format. On H100 block-wise fp8 experts in groups run FlashInfer's
     /// kernels since then, and closed loops of gpt-oss before 0.19 have the times of 4-bit Marlin kernels.
     fn replaced_in(key: &MoeKey) -> Option<(u32, u32)> {
         match key.format {

@@ -26,7 +26,7 @@ const MAX_RESIDUAL: f64 = 10.0;
 
 /// Mark of a measured value that the numbers beside it give.
 pub(super) const MEASURED: &str = "=";
-/// Mark of a value that was filled in; a number may follow.
+/// Marks a value that was filled in. Its number follows, unless its neighbours give it.
 const FILLED_IN: char = '~';
 
 /// One operator's table of one GPU. The header is read at once, the lines of a series on first use.

@@ -161,7 +161,7 @@ impl Truncation {
         }
     }
 
-    /// Whether tokens are drawn and truncated at once.
+    /// Whether one kernel draws a token and truncates.
     pub fn draws(self) -> bool {
         matches!(self, Truncation::Rejection | Truncation::JointRejection)
     }

@@ -50,7 +50,7 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
     let mut total = TooFast::default();
     let mut by_series: BTreeMap<String, TooFast> = BTreeMap::new();
     for row in &rows {
-        // As many operands as fit into the L2 cache may be there from one repetition to the next.
+        // A repetition may find operands in L2, at most its size of them.
         let from_memory = (1.0 - hardware.l2_bytes / row.shape().work().bytes).max(0.0);
         let efficiency = from_memory * row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
         total.add(efficiency, F::MAX_EFFICIENCY);

@@ -23,7 +23,7 @@ const MIN_LEAF_ROWS: (usize, usize) = (3, 8);
 const ROWS_PER_LEAF_ROW: usize = 40;
 /// Distinct thresholds per feature, at most.
 const MAX_BINS: usize = 160;
-/// Rows that a tree predicts before the next one does.
+/// Rows of a block: each tree predicts the whole block before the next tree does.
 const BLOCK: usize = 256;
 
 /// Boosted trees: a constant plus the sum of every tree's value.

@@ -1,6 +1,6 @@
 //! Chooses the series of collectives: the engine's own all-reduce, NCCL's as measured, or a price by the link.
 
-use super::super::collective_curve::{AllReduceCurve, ExchangeCurve, most_ranks};
+use super::super::collective_curve::{AllReduceCurve, ExchangeCurve};
 use super::super::exchange_model::ExchangeModel;
 use super::super::kernel_model::AllReduceModel;
 use super::super::keys::AllReduceKind;
@@ -15,7 +15,7 @@ use crate::physics::communication::{Collective, RankGroup};
 /// # Source
 /// NCCL's cost model for its low-latency protocol (`baseLat` and `hwLat` in `src/graph/tuning.cc`).
 const RING_BASE_US: f64 = 6.6;
-const RING_PCIE_HOP_US: f64 = 1.0;
+pub(super) const PCIE_HOP_US: f64 = 1.0;
 const RING_NVLINK_HOP_US: f64 = 0.6;
 
 /// Share of the rate of a link or a network card that NCCL reaches (assumed).
@@ -67,7 +67,8 @@ impl Choice<'_> {
         self.link.is_some_and(|link| link.kind == InterconnectKind::Pcie)
     }
 
-    /// Whether the engine's own kernel sums over so many ranks. vLLM's, which SGLang has too, shares the memory of one host.
+    /// Whether the engine sums over so many ranks with a kernel of its own. The one of vLLM and SGLang shares the memory of one host;
+    /// TensorRT-LLM's is taken to serve all GPUs of a link.
     fn has_own_all_reduce(&self, num_gpus: u64) -> bool {
         let is_on_one_host = self.link.is_some_and(|link| num_gpus <= u64::from(link.num_gpus_per_host));
         let serves = CUSTOM_ALL_REDUCE_RANKS.contains(&num_gpus) && is_on_one_host;
@@ -78,7 +79,7 @@ impl Choice<'_> {
     fn local_ranks(&mut self, num_gpus: u64) -> u64 {
         let Some(crossing) = self.crossing else { return num_gpus };
         self.notes.push(crossing.note());
-        crossing.local_ranks()
+        crossing.local_ranks(num_gpus)
     }
 
     /// A collective of NCCL as measured; `None` if no GPU of this kind of link was. NCCL was timed launched by the host, as vLLM
@@ -100,17 +101,17 @@ impl Choice<'_> {
         if key != collective {
             self.note("NCCL's send and receive was not measured, an all-to-all stands in");
         }
-        let most = most_ranks(&found.series);
-        if num_gpus as f64 > most {
+        let at_best = found.at_best(key == collective);
+        let curve = ExchangeCurve::new(&found.series, num_gpus as f64, self.chip, at_best);
+        if let Some(most) = curve.extrapolated_from() {
             self.note(format_args!("measured over up to {most} ranks, more take the steps of a tree (assumed)"));
         }
-        let at_best = found.at_best(key == collective);
-        Ok(Some(Curve::Exchange(ExchangeCurve::new(&found.series, num_gpus as f64, self.chip, at_best))))
+        Ok(Some(Curve::Exchange(curve)))
     }
 
     /// A ring all-reduce of NCCL.
     fn ring(&self, num_gpus: u64) -> Curve {
-        let hop_us = if self.is_pcie() { RING_PCIE_HOP_US } else { RING_NVLINK_HOP_US };
+        let hop_us = if self.is_pcie() { PCIE_HOP_US } else { RING_NVLINK_HOP_US };
         let floor_us = RING_BASE_US + (2 * (num_gpus - 1)) as f64 * hop_us;
         Curve::Link { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
     }

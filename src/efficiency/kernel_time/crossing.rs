@@ -6,15 +6,14 @@ use crate::physics::communication::{Collective, RankGroup};
 use crate::physics::{Kernel, Operator};
 use crate::units::{GIGA, time_us};
 
-use super::collectives::RING_EFFICIENCY;
+use super::collectives::{PCIE_HOP_US, RING_EFFICIENCY};
 
-/// Latency of a step of NCCL's tree and of its ring between servers, and of either over PCIe, µs.
+/// Latency of a hop between servers in NCCL's tree and in its ring, µs.
 ///
 /// # Source
 /// NCCL's cost model for its low-latency protocol (`hwLat` in `src/graph/tuning.cc`).
 const TREE_HOP_US: f64 = 5.0;
 const RING_HOP_US: f64 = 2.7;
-const PCIE_HOP_US: f64 = 1.0;
 
 /// What a collective pays for leaving the GPUs that a link joins.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,9 +83,9 @@ impl Crossing {
         Ok(Some(Crossing { collective, group, linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
     }
 
-    /// Ranks that a link joins, at least the two that a collective takes.
-    pub fn local_ranks(&self) -> u64 {
-        self.linked_ranks.max(2)
+    /// Of a call's ranks those that a link joins, at least the two that a collective takes.
+    pub fn local_ranks(&self, num_gpus: u64) -> u64 {
+        num_gpus.min(self.linked_ranks).max(2)
     }
 
     /// Roofline rate of the bytes that a rank sends in all, bytes/s.
@@ -194,6 +193,11 @@ mod tests {
     fn one_of_three_stage_boundaries_is_between_servers() {
         let crossing =
             crossing("h100_sxm", exchange(Collective::SendReceive, 4, 4)).expect("a network").expect("two servers");
+        assert_eq!(
+            crossing.local_ranks(Collective::SendReceive.ranks(crossing.group)),
+            2,
+            "a hand-over is between two"
+        );
         assert!((crossing.time_us(6.0, 400e3) - (6.0 + (4.0 + 2.7) / 3.0)).abs() < 1e-9, "{crossing:?}");
     }
 
