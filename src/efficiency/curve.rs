@@ -6,7 +6,7 @@ use super::chip::Chip;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
-use super::kernel_model::{DecodeModel, MoeModel, PrefillModel, tiled_keys};
+use super::kernel_model::{DecodeModel, MoeModel, PrefillModel, reading_chunks, tiled_keys};
 use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
@@ -176,12 +176,15 @@ impl PrefillCurve {
         let prompt = if self.windowed { query } else { (2.0 * visible - 1.0).max(query) };
         let Curve { coefficients, chip, .. } = &self.curve;
         let tile_us_per_key = PrefillModel::tile_us_per_key(coefficients, &heads, chip) / chip.sm_count;
-        let tiled_keys = tiled_keys(batch * query * (visible - own_visible(shape)), cached_keys, heads.group);
+        let cached_pairs = batch * query * (visible - own_visible(shape));
+        let tiled_keys = tiled_keys(cached_pairs, cached_keys, heads.group);
         let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys;
         let (tiles_us, provenance) =
             self.curve.with_residual(tiles_us, &[prompt, self.prompts(batch * query / prompt)]);
+        let spread = if self.windowed { batch } else { cached_keys * batch * query / cached_pairs };
+        let readers = reading_chunks(spread, requests);
         let decode = self.decode.as_ref();
-        let read_us = decode.map_or(0.0, |decode| decode.read_us(requests, cached_keys / requests, heads));
+        let read_us = decode.map_or(0.0, |decode| decode.read_us(readers, cached_keys / readers, heads));
         Some((tiles_us.max(read_us), provenance))
     }
 

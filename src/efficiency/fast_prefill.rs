@@ -6,11 +6,11 @@
 use serde::Serialize;
 
 use crate::physics::AttentionHeads;
-use crate::units::{US_PER_S, ceiling, larger, smaller};
+use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
 use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::{PrefillModel, QUERY_TILE, tiled_keys};
+use super::kernel_model::{PrefillModel, QUERY_TILE, reading_chunks, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
 /// Knots per octave of the tabulated residuals, as a power of two.
@@ -68,6 +68,12 @@ impl Chunks {
     #[inline]
     pub fn cached_keys(&self) -> f64 {
         larger(self.kv_tokens - self.query_tokens, 0.0)
+    }
+
+    /// Pairs with keys that were cached before.
+    #[inline]
+    fn cached_pairs(&self) -> f64 {
+        self.pairs - self.query_tokens * self.own().1
     }
 }
 
@@ -130,11 +136,23 @@ impl FastPrefill {
         if cached_keys < 0.5 {
             return 0.0;
         }
-        let (query, own_visible) = chunks.own();
+        let (query, _) = chunks.own();
         let prompt = if self.windowed { query } else { larger(2.0 * pairs / query_tokens - 1.0, query) };
-        let tiled_keys = tiled_keys(pairs - query_tokens * own_visible, cached_keys, self.group);
+        let tiled_keys = tiled_keys(chunks.cached_pairs(), cached_keys, self.group);
         let tiles_us = self.tile_us_per_key * self.kv_heads_per_sm * tiled_keys;
         larger(tiles_us * self.residual(prompt, query_tokens / prompt), read_us)
+    }
+
+    /// Of `num_chunks` chunks, those that the cached keys are spread over.
+    #[inline]
+    pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> u64 {
+        let tokens = chunks.query_tokens;
+        let spread = if self.windowed {
+            tokens / chunks.own().0
+        } else {
+            chunks.cached_keys() * tokens / chunks.cached_pairs()
+        };
+        reading_chunks(spread, real(num_chunks)) as u64
     }
 
     /// Measured over modelled time of `prompts` prompts of `prompt` tokens.

@@ -12,7 +12,7 @@ use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::{MoeShape, experts_flops};
 use crate::physics::window::mean_visible;
 use crate::physics::{Shape, Work};
-use crate::units::{larger, time_us};
+use crate::units::{larger, smaller, time_us};
 
 /// Decode attention: launch + overlap(waves, memory, compute). The (request, KV head) pairs are spread over the SMs. Each
 /// wave of them costs a fixed time however short the cache is: the per-request term of decode kernels.
@@ -129,6 +129,17 @@ pub const QUERY_TILE: f64 = 128.0;
 #[inline]
 pub fn tiled_keys(pairs: f64, keys: f64, group: f64) -> f64 {
     larger(pairs * group / QUERY_TILE + 0.5 * keys, keys)
+}
+
+/// Share of a chunk by which chunks that read cached keys may differ and still count as alike.
+const ALIKE: f64 = 0.05;
+
+/// Chunks of `num_chunks` that a call's cached keys are spread over: all keys over those that a token sees on average, or under
+/// a window, which hides keys, all tokens over those of the chunk that a token is in. Averages are over tokens, so that a short
+/// chunk without cached keys does not halve the context of a long one.
+#[inline]
+pub fn reading_chunks(spread: f64, num_chunks: f64) -> f64 {
+    smaller(larger((spread + ALIKE).floor(), 1.0), num_chunks)
 }
 
 impl Family for PrefillModel {

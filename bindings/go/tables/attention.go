@@ -80,14 +80,15 @@ type chunks struct {
 func (c *chunks) cachedKeys() float64 { return max(c.kvTokens-float64(c.tokens), 0) }
 
 // call is the time of one call without decodes; false for longer contexts than the tables hold. The decode attention that shares the
-// call is looked up at the number of chunks; it is nil where there is none.
-func (a *chunkAttention) call(c *chunks, decodes *decodeAttention, at placed) (timed, bool) {
+// call is looked up at the rows of chunks that read cached keys; it is nil where there is none.
+func (a *chunkAttention) call(c *chunks, decodes *decodeAttention, rows []placed) (timed, bool) {
 	boundUs := a.Bound.us(c.pairs, c.kvTokens, float64(c.tokens))
 	us, has := boundUs, true
 	if a.Fast != nil {
 		readUs := 0.0
 		if decodes != nil && a.Fast.ReadsCache && c.cachedKeys() > 0 {
-			readUs, has = decodes.readUs(at, max(c.cachedKeys()/float64(c.num), 1))
+			readers := a.Fast.readingChunks(c)
+			readUs, has = decodes.readUs(rows[readers], max(c.cachedKeys()/float64(readers), 1))
 		}
 		if c.num == 1 && c.tokens < int64(len(a.PromptUs)) {
 			us = a.PromptUs[c.tokens]
@@ -128,6 +129,12 @@ func (c *chunks) own() (query, visible float64) {
 	return query, min(c.pairs/tokens, 0.5*(query+1))
 }
 
+// cachedPairs are the pairs with keys that were cached before.
+func (c *chunks) cachedPairs() float64 {
+	_, ownVisible := c.own()
+	return c.pairs - float64(c.tokens)*ownVisible
+}
+
 // ownUs is the time of a call over the keys of the chunks themselves.
 func (f *fastPrefill) ownUs(c *chunks) float64 {
 	tokens := float64(c.tokens)
@@ -148,13 +155,23 @@ func (f *fastPrefill) cachedUs(c *chunks, readUs float64) float64 {
 		return 0
 	}
 	tokens := float64(c.tokens)
-	query, ownVisible := c.own()
+	query, _ := c.own()
 	prompt := query
 	if !f.Windowed {
 		prompt = max(2*c.pairs/tokens-1, query)
 	}
-	tiledKeys := max((c.pairs-tokens*ownVisible)*f.Group/f.queryTileTokens+0.5*cachedKeys, cachedKeys)
+	tiledKeys := max(c.cachedPairs()*f.Group/f.queryTileTokens+0.5*cachedKeys, cachedKeys)
 	return max(f.TileUsPerKey*f.KvHeadsPerSm*tiledKeys*f.residual(prompt, tokens/prompt), readUs)
+}
+
+// readingChunks are the chunks that the cached keys are spread over.
+func (f *fastPrefill) readingChunks(c *chunks) int64 {
+	spread := c.cachedKeys() * float64(c.tokens) / c.cachedPairs()
+	if f.Windowed {
+		query, _ := c.own()
+		spread = float64(c.tokens) / query
+	}
+	return int64(min(max(math.Floor(spread+0.05), 1), float64(c.num)))
 }
 
 // residual is the measured over the modelled time of a number of prompts of this length.

@@ -177,14 +177,13 @@ func (m *Model) us(s *sums) (float64, bool) {
 			a := &f.ChunkAttention[i]
 			of := chunks{s.chunks, s.chunkTokens, s.context, s.squaredTokens, s.pairs[a.WindowIndex], float64(s.chunkKv[a.WindowIndex])}
 			var decodes *decodeAttention
-			var at placed
 			if a.Beside != nil {
 				if s.chunks > f.MaxDecodes {
 					return 0, false
 				}
-				decodes, at = &f.DecodeAttention[*a.Beside], m.placed[s.chunks]
+				decodes = &f.DecodeAttention[*a.Beside]
 			}
-			call, has := a.call(&of, decodes, at)
+			call, has := a.call(&of, decodes, m.placed)
 			hasAll = hasAll && has
 			if a.Beside != nil && s.decodes > 0 {
 				tiles := max(float64(of.tokens)/f.QueryTileTokens, float64(of.num)) + of.cachedKeys()*a.SplitsPerKey

@@ -86,12 +86,6 @@ pub(super) struct ChunkAttention {
 }
 
 impl ChunkAttention {
-    /// Whether cached keys take at least what they add to a decode.
-    #[inline]
-    pub(super) fn reads_cache(&self) -> bool {
-        self.fast.as_ref().is_some_and(|fast| fast.reads_cache)
-    }
-
     /// Time and bound of one call without decodes. Reading the cached keys alone adds `read_us` to a decode.
     #[inline]
     pub(super) fn call(&self, chunks: &Chunks, num_chunks: u64, tokens: u64, read_us: f64) -> Timed {

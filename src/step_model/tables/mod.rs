@@ -267,9 +267,11 @@ impl StepTables {
                 kv_tokens: real(window.prefill_kv_tokens),
             };
             let cached_keys = chunks.cached_keys();
-            let read_us = match attention.beside.and_then(|index| self.decode_attention.get(index)) {
-                Some(decodes) if cached_keys > 0.0 && attention.reads_cache() => {
-                    decodes.read_us(self.decode_step(num_chunks)?, larger(cached_keys / real(num_chunks), 1.0))?
+            let decodes = attention.beside.and_then(|index| self.decode_attention.get(index));
+            let read_us = match (&attention.fast, decodes) {
+                (Some(fast), Some(decodes)) if cached_keys > 0.0 && fast.reads_cache => {
+                    let readers = fast.reading_chunks(&chunks, num_chunks);
+                    decodes.read_us(self.decode_step(readers)?, larger(cached_keys / real(readers), 1.0))?
                 }
                 _ => 0.0,
             };
