@@ -127,6 +127,11 @@ impl Tables {
         Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, engine, data_dir) }
     }
 
+    /// The architecture of the GPU that they are for.
+    pub fn architecture(&self) -> Architecture {
+        self.hardware.architecture
+    }
+
     /// The engine whose kernels come first.
     pub fn engine(&self) -> &Engine {
         &self.engine

@@ -18,12 +18,15 @@ use super::crossing::Crossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::hardware::{Hardware, Interconnect};
+use crate::hardware::{Architecture, Hardware, Interconnect};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
 /// How far kernels of another number format are: farther than any layer of the same.
 const STAND_IN_FORMAT: f64 = 1000.0;
+
+/// How far slow kernels of another engine are: nearly as far as those of another cache format.
+const SLOW: f64 = 9.0;
 
 /// How far experts are that were timed under another spread of tokens: farther than any layer of the assumed one.
 const STAND_IN_ROUTING: f64 = 500.0;
@@ -143,7 +146,9 @@ impl Choice<'_> {
             head_size: head_size(heads),
             window: heads.window.size(),
         };
-        let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
+        let is_slow = |key: &AttentionKey| self.is_slow_latent(key);
+        let distance = |key: &AttentionKey| attention_distance(key, &wanted) + if is_slow(key) { SLOW } else { 0.0 };
+        let found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
         self.note_fallback(&found);
         let key = &found.series.key;
         let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
@@ -163,6 +168,17 @@ impl Choice<'_> {
         }
         let at_best = found.at_best(*key == alike);
         Ok((found, at_best))
+    }
+
+    /// Whether a series is SGLang's FlashAttention over a latent cache in fp8 and another engine runs. Before Blackwell it reads the cache
+    /// at 6 % of the bandwidth, and the kernels of vLLM (FlashMLA) and TensorRT-LLM at 90 %.
+    fn is_slow_latent(&self, key: &AttentionKey) -> bool {
+        let is_before = !matches!(self.tables.architecture(), Architecture::Blackwell | Architecture::BlackwellConsumer);
+        let is_other = |of: Engine| of.is_sglang() && !self.tables.engine().is_sglang();
+        is_before
+            && key.head_size == HeadSize::Latent
+            && key.kv_dtype == DType::Fp8
+            && Engine::parse(&key.engine, None).is_some_and(is_other)
     }
 
     fn decode(&mut self, heads: &AttentionHeads) -> Result<DecodeCurve> {
