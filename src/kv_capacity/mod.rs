@@ -278,18 +278,26 @@ impl Cache {
         let nothing =
             Cache { window_bytes: 0.0, bytes_per_token: 0.0, block_size: deployment.block_size, state_blocks: 0 };
         let every_token = Cache { bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum(), ..nothing };
-        let mut up_front = nothing;
+        let (mut up_front, mut least_bytes) = (nothing, 0.0);
         for kind in kinds {
             match kind.window {
                 Window::Sliding(window) => {
-                    let tokens = window_tokens(window, deployment, max_model_len) as f64;
-                    up_front.window_bytes += kind.bytes_per_token * tokens;
+                    let bytes = |num_requests: u32| {
+                        kind.bytes_per_token * window_tokens(window, num_requests, deployment, max_model_len) as f64
+                    };
+                    up_front.window_bytes += bytes(deployment.max_num_seqs);
+                    least_bytes += bytes(1);
                 }
                 Window::Full | Window::Chunked(_) | Window::Picked(_) => {
                     up_front.bytes_per_token += kind.bytes_per_token
                 }
             }
         }
+        // One request of the greatest length runs beside few others, so it does not wait for the windows of all.
+        let one_block = u64::from(deployment.block_size);
+        let longest = max_model_len.div_ceil(one_block.max(1)).saturating_add(2).saturating_mul(one_block);
+        let beside_one = available_bytes - longest as f64 * up_front.bytes_per_token;
+        up_front.window_bytes = up_front.window_bytes.min(beside_one.max(least_bytes));
         let num_blocks = |cache: Cache| cache.num_blocks(available_bytes);
         let is_better = up_front.bytes_per_token > 0.0 && num_blocks(up_front) > num_blocks(every_token);
         if is_better { up_front } else { every_token }
@@ -306,14 +314,14 @@ fn is_zero(blocks: &u32) -> bool {
     *blocks == 0
 }
 
-/// Returns the most tokens that the sliding windows of all running requests hold.
+/// Returns the most tokens that the sliding windows of so many running requests hold.
 ///
 /// A window of `w` tokens touches `⌈(w − 1)/b⌉ + 1` blocks. A step's new tokens need blocks before old ones are freed.
-fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u64 {
+fn window_tokens(window: u64, num_requests: u32, deployment: &Deployment, max_model_len: u64) -> u64 {
     let block_size = u64::from(deployment.block_size.max(1));
     let blocks = window.saturating_sub(1).div_ceil(block_size).saturating_add(1);
     let held = blocks.min(max_model_len.div_ceil(block_size)).saturating_mul(block_size);
-    held.saturating_mul(u64::from(deployment.max_num_seqs)).saturating_add(u64::from(deployment.max_num_batched_tokens))
+    held.saturating_mul(u64::from(num_requests)).saturating_add(u64::from(deployment.max_num_batched_tokens))
 }
 
 /// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.

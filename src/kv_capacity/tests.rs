@@ -111,6 +111,20 @@ fn windows_are_charged_once_per_request_where_that_is_less() {
     assert_eq!(capacity.window_bytes, 24_576.0 * (4.0 * 16.0 * 128.0 + 2048.0));
 }
 
+/// gpt-oss-120b has room for one request of 131,072 tokens beside any number of short ones.
+#[test]
+fn windows_of_others_do_not_refuse_a_long_request() {
+    let (model, h100) = (Model::find("gpt-oss-120b").unwrap(), Hardware::find("h100").unwrap());
+    let tokens = |max_num_seqs| {
+        let deployment = Deployment { max_num_seqs, ..Deployment::default() };
+        KvCapacity::new(&model, &h100, &deployment).unwrap().usable_tokens()
+    };
+    assert!(tokens(128) > tokens(256), "{} {}", tokens(128), tokens(256));
+    for max_num_seqs in [448, 512] {
+        assert!((131_072..131_200).contains(&tokens(max_num_seqs)), "{max_num_seqs}: {}", tokens(max_num_seqs));
+    }
+}
+
 #[test]
 fn a_model_of_windows_alone_is_charged_for_every_token() {
     // Every layer of the first Mistral sees 4096 tokens: 128 such windows would be 64 GiB.

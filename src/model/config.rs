@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::context_length::context_length;
 use super::family::{AttentionRule, Family, FfnRule};
 use super::quantisation::Quantisation;
 use super::sampling::SamplingDefaults;
 use super::shape::{LayerGroup, Model};
-use super::sizes::{LayerReader, length, size};
+use super::sizes::{LayerReader, size};
 use super::storage::Storage;
 use super::unsupported::is_set;
 use super::{attention, family, ffn, hybrid, unsupported};
@@ -189,7 +190,7 @@ impl Reading<'_> {
             model_type: self.model_type.to_owned(),
             hidden_size,
             vocab_size: size(text, "vocab_size"),
-            max_position_embeddings: length(text, "max_position_embeddings"),
+            max_position_embeddings: context_length(text, &self.model_type),
             tie_word_embeddings: self.tie_word_embeddings(),
             dtype,
             lm_head_weights: storage.lm_head(),

@@ -4,6 +4,7 @@
 mod attention;
 pub(crate) mod builtin;
 mod config;
+mod context_length;
 mod family;
 mod ffn;
 mod hybrid;

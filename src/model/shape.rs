@@ -275,7 +275,7 @@ pub struct Model {
     pub hidden_size: u64,
     /// Rows of the embedding.
     pub vocab_size: u64,
-    /// Longest context that the configuration allows.
+    /// Longest context that the configuration allows, a scaling of rotary embeddings included.
     pub max_position_embeddings: u64,
     /// The LM head shares the embedding's weights.
     pub tie_word_embeddings: bool,
