@@ -158,6 +158,7 @@ fn latent(text: &Keys<'_>, plain: WeightFormat) -> MlaAttention {
         qk_rope_head_dim: size(text, "qk_rope_head_dim"),
         v_head_dim: size(text, "v_head_dim"),
         weights: plain,
+        o_weights: plain,
         sparse: None,
     }
 }

@@ -85,8 +85,10 @@ pub struct MlaAttention {
     pub qk_rope_head_dim: u64,
     /// Width of a value head.
     pub v_head_dim: u64,
-    /// Storage of all projections of the attention.
+    /// Storage of the projections of queries, keys and values.
     pub weights: WeightFormat,
+    /// Storage of the output projection.
+    pub o_weights: WeightFormat,
     /// Attention to picked tokens alone; `None` if queries see all earlier ones.
     pub sparse: Option<SparseAttention>,
 }

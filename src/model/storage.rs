@@ -62,7 +62,9 @@ impl Storage<'_> {
             Attention::None => {}
             Attention::Mla(mla) => {
                 let query = if mla.q_lora_rank.is_some() { "self_attn.q_b_proj" } else { "self_attn.q_proj" };
-                mla.weights = self.format(index, &["self_attn.o_proj", query, "self_attn.kv_b_proj"], false);
+                let inputs = [query, "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"];
+                mla.weights = self.format(index, &inputs, false);
+                mla.o_weights = self.format(index, &["self_attn.o_proj"], false);
                 // The key's projection is fused with that of the heads' weights and so dequantised to 16 bits by vLLM.
                 if let Some(indexer) = mla.sparse.as_mut().and_then(|sparse| sparse.indexer.as_mut()) {
                     indexer.query_weights = self.format(index, &["self_attn.indexer.wq_b"], false);

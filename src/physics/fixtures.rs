@@ -138,6 +138,7 @@ pub fn mla() -> MlaAttention {
         qk_rope_head_dim: 64,
         v_head_dim: 128,
         weights: BLOCK_FP8,
+        o_weights: BLOCK_FP8,
         sparse: None,
     }
 }

@@ -71,7 +71,7 @@ fn mla_matrices(mla: &MlaAttention, Context { hidden, activation, ranks, .. }: C
         Matrix { rows: Rows::PrefillContext, ..plain(KvBProjContext, up, mla.kv_lora_rank) },
         per_head(QAbsorb, mla.kv_lora_rank, mla.qk_nope_head_dim),
         per_head(VUp, mla.v_head_dim, mla.kv_lora_rank),
-        plain(OProj, hidden, heads * mla.v_head_dim),
+        Matrix::new(OProj, hidden, heads * mla.v_head_dim, mla.o_weights),
     ]);
     matrices
 }
