@@ -281,8 +281,7 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     page.line("Errors are of rows left out of the fit (10-fold cross-validation); the JSON has those of each series.");
     page.blank();
     for (operator, of) in table_headers {
-        for (place, source) in of.sources.iter().enumerate() {
-            page.fact(if place == 0 { operator } else { "" }, source);
-        }
+        page.line(operator);
+        of.sources.iter().for_each(|source| page.fact("", source));
     }
 }

@@ -147,11 +147,8 @@ impl FastPrefill {
     #[inline]
     pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> u64 {
         let tokens = chunks.query_tokens;
-        let spread = if self.windowed {
-            tokens / chunks.own().0
-        } else {
-            chunks.cached_keys() * tokens / chunks.cached_pairs()
-        };
+        let spread =
+            if self.windowed { tokens / chunks.own().0 } else { chunks.cached_keys() * tokens / chunks.cached_pairs() };
         reading_chunks(spread, real(num_chunks)) as u64
     }
 

@@ -109,6 +109,23 @@ fn model_type_of_architecture(config: &Keys<'_>) -> Option<&'static str> {
     Some(model_type)
 }
 
+/// Notes a class in `architectures` whose feed-forward blocks are others than those of the `model_type`, and one that generates nothing.
+fn note_class(config: &Keys<'_>, model_type: &str, family: &Family) {
+    let Some(class) = config.texts("architectures").and_then(|classes| classes.into_iter().next()) else { return };
+    let implied = family::model_type_of(class).and_then(family::find);
+    if implied.is_some_and(|implied| implied.ffn != family.ffn) {
+        config.log.note(format!(
+            "architectures = {class} is of another family than model_type = {model_type}, which is predicted"
+        ));
+    }
+    if ["SequenceClassification", "TokenClassification", "QuestionAnswering", "RewardModel"]
+        .iter()
+        .any(|end| class.ends_with(end))
+    {
+        config.log.note(format!("architectures = {class} generates no text; it is predicted as a model that does"));
+    }
+}
+
 fn object<'a>(origin: &str, value: &'a Value) -> Result<&'a Map<String, Value>> {
     value.as_object().ok_or_else(|| Error::parse(origin, format!("must be a JSON object, not {}", shown(value))))
 }
@@ -127,6 +144,7 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
         return Err(Error::invalid(origin, vec![problem]));
     };
     let family = unsupported::family_of(origin, model_type, &text, &outer)?;
+    note_class(&outer, model_type, family);
     let with_defaults = with_defaults(&text, family);
     let text = Keys::of_map(path, &with_defaults, log).with_aliases(ALIASES);
     let hf = hf.map(|hf| object(&format!("{origin}: hf_quant_config.json"), hf)).transpose()?;

@@ -24,7 +24,11 @@ pub(super) fn context_length(text: &Keys<'_>, model_type: &str) -> u64 {
     let Some(kind) = kind.filter(|kind| !matches!(*kind, "su" | "longrope" | "llama3")) else { return stated };
     let Some(factor) = rope.number("factor", FACTOR) else { return stated };
     let original = optional_length(&rope, "original_max_position_embeddings").filter(|_| kind == "yarn");
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length times a factor, both limited")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a length times a factor, both limited"
+    )]
     let scaled = (original.unwrap_or(stated) as f64 * factor) as u64;
     scaled.max(1)
 }
@@ -62,7 +66,8 @@ mod tests {
         let config = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2,
             "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000, "max_position_embeddings": 4096,
             "torch_dtype": "float16", "rope_scaling": {"type": "linear", "factor": -1}}"#;
-        let error = Model::from_config_str("test", "config.json", config, None).expect_err("a negative factor").to_string();
+        let error =
+            Model::from_config_str("test", "config.json", config, None).expect_err("a negative factor").to_string();
         assert!(error.contains("rope_scaling.factor"), "{error}");
     }
 }

@@ -94,13 +94,16 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
              {bad}; look for rows of another unit or kernel, or pass --force"
         )));
     }
+    let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
+    if let (Some(missed), Some(_)) = (&missed, &folder) {
+        return Err(Failure::input(format!("nothing was written: {missed}")));
+    }
     if let Some(folder) = &folder {
         let table = |(operator, report): &'_ (&str, OperatorReport)| {
             Some((file(folder, operator), Kind::EfficiencyTable, report.table.clone()?))
         };
         outputs.write_all(work.reports.iter().filter_map(table))?;
     }
-    let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
     let title = format!("{} ({})", hardware.name, hardware.display_name);
     let notes = [work.notes, work.unreported].concat();
     Ok(Outcome { result: Reports { title, operators: work.reports }, notes, missed })

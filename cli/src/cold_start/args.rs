@@ -19,12 +19,18 @@ pub struct StartArgs {
     #[arg(long, value_name = "KIND", value_parser = one_of(KINDS), help_heading = START)]
     storage: Option<Storage>,
     /// Rate at which all ranks together read the weights, GB/s
-    #[arg(long, value_name = "RATE", value_parser = above_zero, allow_negative_numbers = true, help_heading = START)]
+    #[arg(long, value_name = "RATE", value_parser = gb_per_s, allow_negative_numbers = true, help_heading = START)]
     #[arg(conflicts_with = "storage")]
     pub storage_gb_s: Option<f64>,
     /// vLLM's compile cache: cold, or warm from an earlier start [default: cold]
     #[arg(long, value_name = "STATE", value_parser = one_of(CACHES), help_heading = START)]
     compile_cache: Option<CompileCache>,
+}
+
+/// Parses a rate of reading weights.
+fn gb_per_s(text: &str) -> Result<f64, String> {
+    let rate = above_zero(text).ok().filter(|rate| (1e-3..=1e5).contains(rate));
+    rate.ok_or_else(|| "must be a number from 0.001 to 100000".to_owned())
 }
 
 const KINDS: [(&str, &str, Storage); 3] = [

@@ -4,6 +4,7 @@
 mod args;
 mod table;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
@@ -134,7 +135,11 @@ pub fn start(
 /// Reads all logs, or tells the problems of all.
 fn read(paths: &[PathBuf]) -> Result<Vec<StartLog>, Failure> {
     let (mut logs, mut errors) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
     for path in paths {
+        if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+            return Err(Failure::input(format!("{}: is given twice, and a start counts once", path.display())));
+        }
         match read_start_logs(path) {
             Ok(found) => logs.extend(found),
             Err(error) => errors.push(error),

@@ -71,7 +71,9 @@ fn way_out(group: Group, bound: Bound) -> &'static str {
         (Group::Projections, Bound::Memory) => "weights are read once a step; quantisation or more GPUs shorten it",
         (Group::Projections, Bound::Compute) => "time grows with the tokens; 8-bit formats or more GPUs shorten it",
         (Group::AttentionDecode, Bound::Memory) => "time grows with KV tokens; kv_cache_dtype fp8 or more GPUs help",
-        (Group::AttentionDecode, _) => "short contexts wait on launches; longer ones cost little at first",
+        (Group::AttentionDecode, _) => {
+            "it is far from its roofline: short contexts wait on launches, longer ones take time with their KV tokens"
+        }
         (Group::AttentionPrefill, _) => "time grows with chunk times context; max_num_batched_tokens limits it",
         (Group::Experts, Bound::Memory) => "each visited expert's weights are read once; more GPUs shorten it",
         (Group::Experts, _) => "time grows with the token-expert pairs; more GPUs for the experts shorten it",

@@ -26,7 +26,7 @@ use ridgepoint::replay::{KvOffload, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
-use crate::outcome::{Failure, Format, Outcome};
+use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
@@ -202,13 +202,12 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
     });
-    let in_json = memory.iter().filter(|_| common.format == Format::Json);
-    let notes = in_json.map(|memory| memory.replace('\n', "; ")).collect();
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
     let (contents, turns) = (&sent.contents, &sent.turns);
     simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });
-    Ok(Outcome { notes, ..Outcome::of(simulation) })
+    Ok(Outcome::of(simulation))
 }

@@ -6,6 +6,7 @@ use ridgepoint::internals::replay::{
     ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics,
 };
 use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
+use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, replay};
 use ridgepoint::server_config::Engine;
@@ -113,6 +114,7 @@ impl Server<'_> {
         Simulation {
             title: String::new(),
             memory: None,
+            kv_capacity: None,
             model: self.model.name.clone(),
             hardware: self.hardware.name.clone(),
             deployment: self.deployment.clone(),
@@ -143,6 +145,10 @@ pub struct Simulation {
     pub(super) title: String,
     #[serde(skip)]
     pub(super) memory: Option<String>,
+    /// How GPU memory is divided, if it is asked for. The command's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serve", schemars(skip))]
+    pub(super) kv_capacity: Option<KvCapacity>,
     pub(super) model: String,
     pub(super) hardware: String,
     pub(super) deployment: Deployment,

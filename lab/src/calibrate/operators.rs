@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::Family;
+use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, Table, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};
@@ -77,7 +77,23 @@ pub fn calibrate_operator<F: Calibrated>(
     }
     let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
     let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
+    check_readable::<F>(&text, hardware)?;
     Ok(OperatorReport { table: Some(text), ..report })
+}
+
+/// Reads a table back, so that none is written over a good one which predictions would refuse.
+fn check_readable<F: Calibrated>(text: &str, hardware: &Hardware) -> Result<()> {
+    let origin = format!("the table of {} for {}", F::OPERATOR, hardware.name);
+    let table = Table::<F>::parse(&hardware.name, &origin, text.to_owned())?;
+    for key in table.header.series.keys().filter_map(|name| F::Key::parse(name)) {
+        let chip = Chip::new(hardware, F::compute_dtype(&key))?;
+        table.series(&key, &chip, &[]).map_err(|error| {
+            let problem =
+                format!("{error}: the times lie too far from the roofline; are they in the unit of their column?");
+            Error::invalid(F::OPERATOR, vec![problem])
+        })?;
+    }
+    Ok(())
 }
 
 /// Header entries of all series that the GPU's own tables have, by name. If several tables have a series, the nearest engine's counts.

@@ -1,5 +1,6 @@
 //! Replies of vLLM's `/metrics`.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use ridgepoint::{Error, Result};
@@ -36,6 +37,7 @@ const CONFIG: &str = "vllm:cache_config_info";
 pub fn read(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
     let mut found = MetricsReply { file: origin, ..MetricsReply::default() };
+    let mut seen = HashSet::new();
     for_each_line(path, |_, line| {
         let line = std::str::from_utf8(line).map_err(|_| "is not UTF-8".to_owned())?;
         let name = line.split(['{', ' ']).next().unwrap_or_default();
@@ -47,6 +49,11 @@ pub fn read(path: &Path) -> Result<Capture> {
         if counter.is_none() && name != STARTED {
             return Ok(());
         }
+        let series = line.rsplit_once('}').map_or_else(|| name.to_owned(), |(series, _)| format!("{series}}}"));
+        if seen.contains(&series) {
+            return Err(format!("{series} is there twice: give each reply a file of its own"));
+        }
+        seen.insert(series);
         let text = line.rsplit_once('}').map_or(line, |(_, rest)| rest);
         let text = text.strip_prefix(name).unwrap_or(text).split_ascii_whitespace().next().unwrap_or_default();
         let value = text

@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Capture> {
     let (mut reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Line);
     let mut capture = Capture::default();
     let (mut meta, mut requests, mut unknown) = (Meta::default(), Requests::default(), UnknownNames::default());
-    let (mut line, mut number) = (Vec::new(), 0);
+    let (mut line, mut number, mut has_meta) = (Vec::new(), 0, false);
     loop {
         count.begin();
         line.clear();
@@ -69,8 +69,17 @@ pub fn read(path: &Path) -> Result<Capture> {
         let parser = &mut serde_json::Deserializer::from_slice(text);
         let mut names = UnknownNames::default();
         match serde_ignored::deserialize::<_, _, Line>(parser, |name| names.add(&name.to_string())) {
-            Ok(Line { meta: Some(of), .. }) => meta = of,
-            Ok(of) => {
+            Ok(mut of) => {
+                if let Some(found) = of.meta.take() {
+                    if has_meta {
+                        let place = Location::of(path.display().to_string()).line(number);
+                        return Err(Error::parse(place, "a second meta: give each run a file of its own"));
+                    }
+                    (meta, has_meta) = (found, true);
+                    if of.prompt_tokens.is_none() && of.ttft_ms.is_none() {
+                        continue;
+                    }
+                }
                 requests.add(of);
                 unknown.merge(names);
             }

@@ -57,6 +57,9 @@ pub fn write(out: impl Write, runs: &[TokenTrace]) -> std::io::Result<()> {
     write_rows(out, chunks)
 }
 
+/// Most tokens that a client gets at once.
+const MAX_CHUNK_TOKENS: u32 = 1 << 16;
+
 /// Reads a table.
 ///
 /// # Errors
@@ -69,8 +72,8 @@ pub fn read(path: &Path) -> Result<Capture> {
         if cells.request_id.is_empty() {
             return Err(row.bad("request_id", "the id of the request"));
         }
-        if cells.num_tokens == 0 {
-            return Err(row.bad("num_tokens", "a whole number from 1"));
+        if !(1..=MAX_CHUNK_TOKENS).contains(&cells.num_tokens) {
+            return Err(row.bad("num_tokens", format!("a whole number from 1 to {MAX_CHUNK_TOKENS}")));
         }
         let last_ns = places.entry((run.clone(), cells.request_id.clone())).or_insert(0);
         if cells.time_ns < *last_ns {

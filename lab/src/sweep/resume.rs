@@ -44,6 +44,12 @@ impl Sweep {
                 );
                 return Err(Error::parse(file.path.as_path(), message));
             };
+            if let Some((column, value)) = row.impossible() {
+                let at = row.configuration;
+                let message =
+                    format!("row {at}: column '{column}': found {value}, expected a finite number from 0: {WAY_OUT}");
+                return Err(Error::parse(file.path.as_path(), message));
+            }
             known[configuration as usize] = Some(Row { configuration, ..row });
         }
         Ok(known)

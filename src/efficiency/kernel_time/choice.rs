@@ -173,7 +173,8 @@ impl Choice<'_> {
     /// Whether a series is SGLang's FlashAttention over a latent cache in fp8 and another engine runs. Before Blackwell it reads the cache
     /// at 6 % of the bandwidth, and the kernels of vLLM (FlashMLA) and TensorRT-LLM at 90 %.
     fn is_slow_latent(&self, key: &AttentionKey) -> bool {
-        let is_before = !matches!(self.tables.architecture(), Architecture::Blackwell | Architecture::BlackwellConsumer);
+        let is_before =
+            !matches!(self.tables.architecture(), Architecture::Blackwell | Architecture::BlackwellConsumer);
         let is_other = |of: Engine| of.is_sglang() && !self.tables.engine().is_sglang();
         is_before
             && key.head_size == HeadSize::Latent

@@ -13,7 +13,8 @@ use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};
 
 /// Why SGLang's rows of `flash_attention` are left out: they do 3.4 times the work of `physics::mla`. vLLM 0.24's whole block of latent
 /// attention takes less time on an H200 than they do.
-const ABSORBED: &str = "latent attention of prompts over the compressed cache, where engines project keys and values up first";
+const ABSORBED: &str =
+    "latent attention of prompts over the compressed cache, where engines project keys and values up first";
 
 impl Calibrated for PrefillModel {
     fn label(key: &AttentionKey) -> String {

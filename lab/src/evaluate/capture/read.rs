@@ -89,8 +89,10 @@ fn files(path: &Path) -> Vec<PathBuf> {
 /// Puts what a file holds into its runs, which are told apart by name.
 fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<String, CapturedRun>) -> Result<()> {
     let twice = |run: &Run, what: &str| {
-        let problem =
-            format!("holds {what} of the run '{}', and so does another file: give one of them", run.experiment);
+        let problem = format!(
+            "holds {what} of the run '{}' twice, or another file does too: tell runs apart with ingest --experiment",
+            run.experiment
+        );
         Error::invalid(file, vec![problem])
     };
     for trace in capture.requests {

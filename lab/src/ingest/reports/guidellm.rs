@@ -35,9 +35,17 @@ const VERSION: f64 = 2.0;
 /// # Errors
 /// A file that cannot be read, is not JSON or is cut short, or has no requests.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut report = Report::default();
-    for_each_object(path, |object| report = object)?;
+    let mut reports: Vec<Report> = Vec::new();
+    for_each_object(path, |object| reports.push(object))?;
     let mut capture = Capture::default();
+    let (several, name) = (reports.len() > 1, file_name(path));
+    for (index, report) in reports.into_iter().enumerate() {
+        add(report, if several { format!("{name}/{index}") } else { name.clone() }, &mut capture);
+    }
+    with_requests(path, capture, "benchmarks[].requests is empty; let guidellm keep its samples in the report")
+}
+
+fn add(report: Report, name: String, capture: &mut Capture) {
     if let Some(version) = report.metadata.0["version"].as_f64().filter(|version| (version - VERSION).abs() > 0.0) {
         let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
         capture.notes.push(note);
@@ -46,7 +54,6 @@ pub fn read(path: &Path) -> Result<Capture> {
     let model = [&report.args.0["model"], &report.config.0["spec"]["backend"]["model"]];
     let model = model.into_iter().find_map(Value::as_str).map(str::to_owned);
     let several = report.benchmarks.len() > 1;
-    let name = file_name(path);
     for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
         let experiment = if several { format!("{name}/{index}") } else { name.clone() };
         let requests = benchmark.requests.unwrap_or_default();
@@ -54,9 +61,8 @@ pub fn read(path: &Path) -> Result<Capture> {
         requests.errored.iter().for_each(|_| rows.add(Err(Reason::Failed)));
         requests.incomplete.iter().for_each(|_| rows.add(Err(Reason::Incomplete)));
         requests.successful.iter().enumerate().for_each(|(position, request)| rows.add(row(position, request)));
-        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, &mut capture);
+        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, capture);
     }
-    with_requests(path, capture, "benchmarks[].requests is empty; let guidellm keep its samples in the report")
 }
 
 /// What is read of a report.

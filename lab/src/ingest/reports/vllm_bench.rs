@@ -27,13 +27,23 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     read,
 };
 
-/// Reads a result.
+/// Reads the results of a file, a run for each: `--append-result` adds one to those of earlier loads.
 ///
 /// # Errors
 /// A file that cannot be read, is not JSON or is cut short, whose lists are missing, empty or of unequal length.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut result = Detailed::default();
-    for_each_object(path, |object| result = object)?;
+    let mut results: Vec<Detailed> = Vec::new();
+    for_each_object(path, |object| results.push(object))?;
+    let (several, name) = (results.len() > 1, file_name(path));
+    let mut capture = Capture::default();
+    for (index, result) in results.into_iter().enumerate() {
+        let experiment = if several { format!("{name}/{index}") } else { name.clone() };
+        add(path, experiment, result, &mut capture)?;
+    }
+    Ok(capture)
+}
+
+fn add(path: &Path, experiment: String, result: Detailed, capture: &mut Capture) -> Result<()> {
     let Detailed { model_id, max_concurrency, input_lens, output_lens, start_times, ttfts, itls, errors } = result;
     let num_requests = input_lens.len();
     let lists = [
@@ -58,12 +68,11 @@ pub fn read(path: &Path) -> Result<Capture> {
     for index in 0..num_requests {
         rows.add(row(index, lists.each_ref().map(|(_, list)| &list[index])));
     }
-    let mut capture = Capture::default();
     capture.notes.extend(max_concurrency.map(|most| {
         format!("the client kept at most {most} requests in flight: judge it with a max_concurrency of {most}, not at captured times")
     }));
-    rows.finish(Run { experiment: file_name(path), model: model_id, ..Run::default() }, &mut capture);
-    Ok(capture)
+    rows.finish(Run { experiment, model: model_id, ..Run::default() }, capture);
+    Ok(())
 }
 
 /// What is read of a result: a list per column of the requests.

@@ -15,6 +15,8 @@ pub(super) const MARK: &str = "Iteration(";
 pub(super) struct Iteration<'t> {
     /// The engine's number, as in `Engine 000:`; empty where there is none.
     pub(super) engine: &'t str,
+    /// The process that logs it, as `EngineCore_DP0 pid=7`; empty where the line does not begin with one.
+    pub(super) process: &'t str,
     pub(super) step: StepRecord,
     /// Share of the KV blocks in use, in percent.
     pub(super) kv_usage_pct: Option<f64>,
@@ -30,6 +32,8 @@ pub(super) struct Iteration<'t> {
 pub(super) fn iteration<'t>(line: &'t str, unknown: &mut UnknownNames) -> Result<Iteration<'t>, String> {
     let (before, rest) = line.split_once(MARK).unwrap_or_default();
     let engine = before.rsplit_once("Engine ").map_or("", |(_, engine)| engine.trim_end_matches([' ', ':']));
+    let process = line.trim_start().strip_prefix('(').and_then(|line| line.split_once(')'));
+    let process = process.map_or("", |(process, _)| process);
     let (number, parts) = rest.split_once("): ").ok_or("expected 'Iteration(N): ' and counts")?;
     let step_id = number.parse().map_err(|_| format!("Iteration({number}), expected a whole number"))?;
     let mut counts = [None; 4];
@@ -77,9 +81,9 @@ pub(super) fn iteration<'t>(line: &'t str, unknown: &mut UnknownNames) -> Result
     }
     // An iteration of nothing may take no time. One of something may not, to the two digits that are logged.
     if !step.gpu_time_us.is_some_and(|time_us| MICROSECONDS.contains(time_us) || (time_us <= 0.0 && step.is_empty())) {
-        return Err(format!("an iteration of {elapsed_ms:?} ms, expected {MICROSECONDS}"));
+        return Err(format!("an iteration of {} ms, expected {MICROSECONDS}", elapsed_ms.unwrap_or_default()));
     }
-    Ok(Iteration { engine, step, kv_usage_pct })
+    Ok(Iteration { engine, process, step, kv_usage_pct })
 }
 
 const COUNTS: [&str; 4] = [" context requests", " context tokens", " generation requests", " generation tokens"];
@@ -129,6 +133,7 @@ mod tests {
         let old = format!("(EngineCore_DP0 pid=7) INFO 01-02 [core.py:1] {counts}, iteration elapsed time: 7.25 ms");
         let found = read(&old).0.unwrap();
         assert_eq!((found.engine, &found.step, found.kv_usage_pct), ("", &step, None));
+        assert_eq!(found.process, "EngineCore_DP0 pid=7");
     }
 
     #[test]

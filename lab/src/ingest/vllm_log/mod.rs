@@ -45,13 +45,13 @@ struct Engine {
 }
 
 /// Reads a log. Iterations become steps whose time is the elapsed one, without a clock. Where the KV blocks are known, those in use
-/// follow from the usage that each line tells. A server that starts again, and each engine of several, is a run of its own.
+/// follow from the usage that each line tells. A server that starts again, and each engine or process of several, is a run of its own.
 ///
 /// # Errors
 /// A file that cannot be read; more than one iteration line in a hundred that is at fault.
 pub fn read(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
-    let mut engines: ByKey<(u32, String), Engine> = ByKey::default();
+    let mut engines: ByKey<(u32, String, String), Engine> = ByKey::default();
     let (mut start_up, mut starts) = (StartUp::default(), 0);
     let (mut faults, mut unknown) = (RowFaults::default(), UnknownNames::default());
     let (mut transfers, mut unused_usages, mut empty) = (Transfers::default(), 0_u64, 0);
@@ -67,7 +67,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         }
         let found = iteration(&line, &mut unknown)
             .map_err(|problem| Error::parse(Location::of(origin.clone()).line(number), problem));
-        let Some(Iteration { engine, mut step, kv_usage_pct }) = faults.sound(found) else { return Ok(()) };
+        let Some(Iteration { engine, process, mut step, kv_usage_pct }) = faults.sound(found) else { return Ok(()) };
         if step.is_empty() {
             empty += 1;
             return Ok(());
@@ -81,7 +81,7 @@ pub fn read(path: &Path) -> Result<Capture> {
             (_, None) => {}
         }
         let first = |_| Engine { start_up: start_up.clone(), steps: Vec::new() };
-        engines.of((starts, engine.to_owned()), first).steps.push(step);
+        engines.of((starts, process.to_owned(), engine.to_owned()), first).steps.push(step);
         Ok(())
     })?;
     let of_one = match &engines.values[..] {
