@@ -271,8 +271,9 @@ pub fn mean_attention(
     keys: f64,
     heads: &AttentionHeads,
 ) -> AttentionShape {
-    // Kernels of latent attention are told apart by their series.
-    let heads = HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
+    // Absorbed latent attention reads its values with its keys. Decodes are told apart by their series.
+    let heads =
+        HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: heads.is_mla, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {
         batch: requests,
         query: query_tokens / requests,

@@ -311,10 +311,8 @@ fn batches_beyond_the_tables_are_those_of_the_operators() {
             let (time_us, bound_us) = (steps.step_time_us(batch), steps.estimate_unchecked(batch).bound_us);
             let by_operator_us = steps.estimate_unchecked(batch).step_time_us;
             assert!(time_us.is_finite() && time_us > 0.0, "{name}, {what}: {time_us} µs");
-            // An indexer's chunk after 10 million tokens, ten times its model's longest context, is off by 0.9 %.
-            let tolerance = if name.starts_with("glm-5") { 1e-2 } else { TOLERANCE };
             assert!(
-                (time_us / by_operator_us - 1.0).abs() <= tolerance,
+                (time_us / by_operator_us - 1.0).abs() <= TOLERANCE,
                 "{name}, {what}: {time_us} for {by_operator_us} µs"
             );
             assert!(time_us >= bound_us * (1.0 - BELOW_BOUND), "{name}, {what}: {time_us} under {bound_us} µs");

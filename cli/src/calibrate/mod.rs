@@ -94,11 +94,10 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
              {bad}; look for rows of another unit or kernel, or pass --force"
         )));
     }
-    let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
-    if let (Some(missed), Some(_)) = (&missed, &folder) {
-        return Err(Failure::input(format!("nothing was written: {missed}")));
-    }
-    if let Some(folder) = &folder {
+    let mut missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
+    if let (Some(missed), Some(_)) = (&mut missed, &folder) {
+        missed.insert_str(0, "nothing was written: ");
+    } else if let Some(folder) = &folder {
         let table = |(operator, report): &'_ (&str, OperatorReport)| {
             Some((file(folder, operator), Kind::EfficiencyTable, report.table.clone()?))
         };

@@ -115,6 +115,10 @@ fn a_missed_tolerance_exits_with_1_after_the_report() {
     assert!(missed.stderr.contains("above the tolerance of 0 %: gemm"), "{}", missed.stderr);
     assert_scores(&serde_json::from_str(&missed.stdout).unwrap(), &["gemm"]);
     check("-1").fails(2, &["at least 0"]);
+    let out = dir.path().join("missed");
+    let missed = build(&measurements, &out, &["--max-median-ape-pct", "0"]);
+    assert!(missed.code == 1 && missed.stderr.contains("nothing was written: "), "{}", missed.stderr);
+    assert!(missed.stdout.contains("gemm") && !out.exists(), "{}", missed.stdout);
 }
 
 #[test]
@@ -318,6 +322,15 @@ fn times_faster_than_the_roofline_are_taken_for_milliseconds() {
     let data_dir = tables.path().to_str().unwrap();
     let check = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check"];
     run(&[&check[..], &[measurements.to_str().unwrap()]].concat()).fails(1, &said);
+}
+
+#[test]
+fn a_table_that_predictions_would_refuse_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (measurements, out) = (dir.path().join("slow"), dir.path().join("out"));
+    write_changed(&measurements, |_, _| 1e11);
+    build(&measurements, &out, &["--force"]).fails(1, &["gemm", "are they in the unit of their column?"]);
+    assert!(!out.exists());
 }
 
 #[test]

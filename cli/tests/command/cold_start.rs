@@ -120,6 +120,9 @@ fn logs_that_tell_no_start_are_refused() {
     let whole = log("meta-llama/Llama-3.1-8B", 12.0, 40.0);
     let none =
         folder.write("none.log", "(APIServer pid=1) INFO 03-01 10:00:00 [loggers.py:1] Engine 000: Running: 0 reqs\n");
+    let twice = folder.write("whole.log", &whole);
+    cold_start(&format!("--log {twice} {twice}")).fails(1, &["whole.log: is given twice"]);
+    cold_start("--storage-gb-s 1e300").fails(2, &["must be a number from 0.001 to 100000"]);
     let cut = folder.write("cut.log", &whole[..whole.find("Capturing").unwrap()]);
     let other = folder.write("other.log", whole.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B"));
     let out = folder.path("starts.toml");

@@ -215,3 +215,28 @@ fn the_log_of_one_server_labels_the_runs_of_other_files() {
     let problem = "tensor_parallel_size of the run 'other' is 4, and 2 in the server's log: leave the log out";
     assert!(run.stderr.contains(problem), "{}", run.stderr);
 }
+
+#[test]
+fn each_process_of_a_log_is_a_run_of_its_own() {
+    let line = |process: &str| iteration(200, "7.25").replace("APIServer pid=7", process).replace("Engine 000: ", "");
+    let folder = Folder::new();
+    folder.write("vllm.log", line("EngineCore_DP0 pid=8") + &line("EngineCore_DP1 pid=9"));
+    let run = ingest(&folder, &["vllm.log"], &[]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let table = folder.read("out/steps.csv");
+    let names: Vec<&str> = table.lines().skip(1).filter_map(|row| row.split(',').next()).collect();
+    assert_eq!(names, ["vllm/0", "vllm/1"], "{table}");
+}
+
+#[test]
+fn a_second_meta_line_is_refused_and_a_request_beside_the_first_counts() {
+    let request = "\"prompt_tokens\":9,\"output_tokens\":2,\"ttft_ms\":5,\"itl_ms\":[3],\"arrival_ms\":1";
+    let folder = Folder::new();
+    let meta = |model: &str| format!("\"meta\":{{\"model\":\"{model}\"}}");
+    folder.write("one.jsonl", format!("{{{},{request}}}\n{{{request}}}\n", meta("llama-3.1-8b")));
+    assert_eq!(ingest(&folder, &["one.jsonl"], &[]).code, 0);
+    assert_eq!(folder.read("out/requests.csv").lines().count(), 3);
+    folder.write("two.jsonl", format!("{{{}}}\n{{{request}}}\n{{{}}}\n{{{request}}}\n", meta("a"), meta("b")));
+    let run = ingest(&folder, &["two.jsonl"], &["--force"]);
+    assert!(run.code == 1 && run.stderr.contains("line 3: a second meta"), "{}", run.stderr);
+}

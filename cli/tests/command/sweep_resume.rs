@@ -123,3 +123,19 @@ fn links_between_folders_of_data_are_walked_once() {
     folder.write("data/bench_data/new.txt", "");
     sweep(&grid, &line).fails(1, &["holds rows that are older than", "new.txt"]);
 }
+
+#[test]
+fn figures_that_no_replay_gives_are_not_taken_over() {
+    let folder = Folder::new();
+    let grid = folder.write("grid.toml", GRID);
+    let line = format!("--out {}", folder.path("out.csv"));
+    sweep(&grid, &line);
+    let text = folder.read("out.csv");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let column = lines[0].split(',').position(|name| name == "output_tokens_per_s").unwrap();
+    let mut cells: Vec<&str> = lines[1].split(',').collect();
+    cells[column] = "inf";
+    lines[1] = cells.join(",");
+    folder.write("out.csv", lines.join("\n") + "\n");
+    sweep(&grid, &line).fails(1, &["column 'output_tokens_per_s': found inf, expected a finite number from 0"]);
+}

@@ -109,6 +109,12 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_two_replies_is_refused() {
+        let error = reply("a", &format!("{BEFORE}{}", after())).unwrap_err().to_string();
+        assert!(error.contains("process_start_time_seconds is there twice"), "{error}");
+    }
+
+    #[test]
     fn totals_are_those_between_the_replies_in_either_order() {
         let (before, after) = (reply("a", BEFORE).unwrap(), reply("b", &after()).unwrap());
         let request = |prompt| RequestRow { num_prompt_tokens: Some(prompt), ..RequestRow::default() };

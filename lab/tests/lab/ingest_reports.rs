@@ -180,6 +180,10 @@ fn a_detailed_vllm_benchmark_has_responses_from_first_to_last_token() {
         "start_times": [100.5, 100.25, 99.0, 99.0, 98.0], "ttfts": [0.5, 0.25, 0.0, -0.5, 0.125],
         "itls": [[0.125, 0.25], [], [], [], ["x"]], "errors": ["", "", "timeout", "", ""]
     });
+    // `--append-result` puts the results of several loads into one file.
+    let appended = read_text(by_format, &format!("{result}\n{result}")).unwrap();
+    let names: Vec<&str> = appended.requests.iter().map(|trace| trace.run.experiment.as_str()).collect();
+    assert_eq!((appended.requests_read(), names), (10, vec!["load-3/0", "load-3/1"]));
     let read = read_text(by_format, &result.to_string()).unwrap();
     assert_eq!(read.requests_read(), 5);
     assert_eq!((read.dropped_requests.count(Reason::Failed), read.dropped_requests.count(Reason::BadValue)), (1, 2));

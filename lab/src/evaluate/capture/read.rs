@@ -90,7 +90,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<String, CapturedRun>) -> Result<()> {
     let twice = |run: &Run, what: &str| {
         let problem = format!(
-            "holds {what} of the run '{}' twice, or another file does too: tell runs apart with ingest --experiment",
+            "holds {what} of the run '{}', and so does another file or part of it: give one of them, or each a name of its own",
             run.experiment
         );
         Error::invalid(file, vec![problem])
