@@ -134,7 +134,10 @@ impl StreamReader {
         }
         let told = usage.and_then(|usage| usage.completion_tokens);
         if reply.chunks.is_empty() {
-            return Err(Fault::new(FaultKind::NoTokens, format!("finish_reason {:?}", reply.finish_reason)));
+            return Err(Fault::new(
+                FaultKind::NoTokens,
+                format!("finish_reason {}", reply.finish_reason.as_deref().unwrap_or("is absent")),
+            ));
         }
         // A count below the chunks with text is wrong. One above it spreads over the chunks.
         if let Some(told) = told.filter(|told| *told >= text_chunks) {

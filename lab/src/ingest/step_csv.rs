@@ -55,17 +55,23 @@ pub fn read(path: &Path) -> Result<Capture> {
     }
     faults.settle(&origin, &mut found.dropped_steps)?;
     runs.values.into_iter().for_each(|trace| found.add_steps(trace));
+    check_nanoseconds(&found, &origin, "column 'step.ts_start_ns'")?;
+    Ok(found)
+}
+
+/// Refuses steps that follow each other faster than those of any engine: the times of `what` are in another unit.
+pub(super) fn check_nanoseconds(found: &Capture, origin: &str, what: &str) -> Result<()> {
     for trace in &found.steps {
         let all = periods(trace, &Cleaning { warm_up_steps: 0, drop_preemptions: false });
         if let Some(median_us) = all.median_period_us().filter(|median_us| *median_us < MIN_PERIOD_US) {
             let problem = format!(
-                "column 'step.ts_start_ns': the median period of '{}' is {median_us} µs, shorter than any engine's; is it in nanoseconds?",
+                "{what}: the median period of '{}' is {median_us} µs, shorter than any engine's; is it in nanoseconds?",
                 trace.run.experiment
             );
-            return Err(Error::invalid(origin, vec![problem]));
+            return Err(Error::invalid(origin.to_owned(), vec![problem]));
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn record(row: &Row<'_>, name: Option<&str>) -> Result<(Run, StepRecord)> {

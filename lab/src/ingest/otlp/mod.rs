@@ -31,6 +31,7 @@ use self::fold::Fold;
 use self::walk::{Node, Objects};
 use super::format::Format;
 use super::json_stream::for_each_document;
+use super::step_csv::check_nanoseconds;
 use super::{Capture, file_name};
 
 /// OpenTelemetry's JSON.
@@ -62,5 +63,6 @@ pub fn read(path: &Path) -> Result<Capture> {
                        exporter and its `format: json`";
         return Err(Error::parse(path, message));
     }
+    check_nanoseconds(&capture, &path.display().to_string(), "step.ts_start_ns")?;
     Ok(capture)
 }
