@@ -208,7 +208,7 @@ impl Reading<'_> {
             model_type: self.model_type.to_owned(),
             hidden_size,
             vocab_size: size(text, "vocab_size"),
-            max_position_embeddings: context_length(text, &self.model_type),
+            max_position_embeddings: context_length(text, self.model_type),
             tie_word_embeddings: self.tie_word_embeddings(),
             dtype,
             lm_head_weights: storage.lm_head(),

@@ -61,6 +61,12 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         return Err(Failure::Input(problems));
     }
     let rates = rates(&mut tables, args, common, &mut notes)?;
+    if args.kv_cache.since_start && tables.report.metrics.is_empty() {
+        notes.push("--since-start changes nothing: no file is a reply of /metrics".to_owned());
+    }
+    if args.kv_cache.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
+        notes.push(format!("{BLOCK_BYTES} changes nothing: no file tells transfers of KV blocks"));
+    }
     let missing = missing_labels(&tables.report.runs);
     if !missing.is_empty() {
         notes.push(format!("some runs lack metadata needed for prediction; pass {}", missing.join(", ")));

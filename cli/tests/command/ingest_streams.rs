@@ -41,8 +41,14 @@ fn a_log_becomes_steps_with_labels_and_kv_blocks() {
 fn usage_without_a_number_of_blocks_is_said() {
     let folder = Folder::new();
     folder.write("vllm.log", iteration(200, "7.25") + &iteration(201, "8.00"));
-    let run = ingest(&folder, &["vllm.log"], &[]);
-    assert!(run.stderr.contains("the KV cache usage of 2 iterations is not read"), "{}", run.stderr);
+    let run = ingest(&folder, &["vllm.log"], &["--since-start", "--kv-block-bytes", "5"]);
+    for said in [
+        "the KV cache usage of 2 iterations is not read",
+        "--since-start changes nothing",
+        "--kv-block-bytes changes nothing",
+    ] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
     assert!(folder.read("out/steps.csv").lines().nth(1).unwrap().contains(",200,0,2,5,300,5,,,,,,,,,7250.0,"));
 }
 
