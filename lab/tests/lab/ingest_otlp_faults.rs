@@ -83,9 +83,9 @@ fn snapshots_that_contradict_are_left_out_and_the_summary_kept() {
             "s",
             &[],
             vec![
-                summary(1, 1_000, (0, 0), 2),
+                summary(1, 1_000_000, (0, 0), 2),
                 snapshot(1, "a", "DECODE", (70, 1, 65, 5)),
-                summary(2, 2_000, (0, 0), 1),
+                summary(2, 2_000_000, (0, 0), 1),
                 snapshot(2, "a", "DECODE", (71, 1, 65, 6)),
             ],
         )],

@@ -98,12 +98,13 @@ impl Choice<'_> {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
-        // Nobody who names no engine asks for a version.
         let wanted = self.tables.engine();
-        if let Some(engine) =
-            found.engine.as_ref().filter(|engine| *wanted != Engine::default() && !wanted.is_met_by(engine))
-        {
+        let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_met_by(engine)) else { return };
+        if *wanted != Engine::default() {
             self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
+        } else if !engine.is_vllm() {
+            // Nobody who names no engine asks for a version of vLLM, but for vLLM's kernels.
+            self.note(format_args!("kernels of {engine} stand in for vLLM's"));
         }
     }
 

@@ -1,6 +1,6 @@
 //! One run out of the files of a capture: its requests, their tokens, its steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::evaluate::steps::read::read_timed;
@@ -70,6 +70,11 @@ pub fn read_capture(paths: &[PathBuf], experiment: Option<&str>) -> std::result:
         let origin = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(vec![Error::invalid(Location::of(origin).key("experiment"), vec![problem])]);
     };
+    let known: HashSet<&str> = run.requests.iter().map(|row| &*row.request_id).collect();
+    let strangers = run.tokens.keys().filter(|id| !known.contains(id.as_str())).count();
+    if strangers > 0 {
+        run.notes.push(format!("tokens of {strangers} requests are left out: the request table has no such requests"));
+    }
     run.metrics = metrics;
     run.dropped = dropped;
     run.notes.extend(notes);
