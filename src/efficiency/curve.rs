@@ -149,10 +149,10 @@ impl PrefillCurve {
     /// Time for `requests` chunks alike in the mean. Measured prompts have no cached keys, so a chunk takes the time of a prompt of its
     /// own tokens, and what its cached keys add: as much as they add to a decode, or the time of their query tiles, with the
     /// residual of the prompt that has as many visible keys per query. Such a time is interpolated at best.
-    pub fn time(&self, shape: &AttentionShape, requests: f64) -> Timed {
+    pub fn time(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Timed {
         let (own_us, provenance) = self.own(shape);
         let bound_us = PrefillModel::bound_us(shape, &self.curve.chip);
-        match self.cached(shape, requests) {
+        match self.cached(shape, requests, window) {
             None => (own_us.max(bound_us), provenance),
             Some((us, looked_up)) => {
                 ((own_us + us).max(bound_us), provenance.max(looked_up).max(Provenance::Interpolated))
@@ -167,7 +167,7 @@ impl PrefillCurve {
     }
 
     /// Time that cached keys add; `None` without any.
-    fn cached(&self, shape: &AttentionShape, requests: f64) -> Option<Timed> {
+    fn cached(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Option<Timed> {
         let AttentionShape { batch, query, visible, keys, heads } = *shape;
         let cached_keys = batch * (keys - query).max(0.0);
         if cached_keys < 0.5 {
@@ -181,10 +181,11 @@ impl PrefillCurve {
         let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys;
         let (tiles_us, provenance) =
             self.curve.with_residual(tiles_us, &[prompt, self.prompts(batch * query / prompt)]);
-        let spread = if self.windowed { batch } else { cached_keys * batch * query / cached_pairs };
-        let readers = reading_chunks(spread, requests);
-        let decode = self.decode.as_ref();
-        let read_us = decode.map_or(0.0, |decode| decode.read_us(readers, cached_keys / readers, heads));
+        let spread = if window.is_some() { batch } else { cached_keys * batch * query / cached_pairs };
+        let window = window_keys(window);
+        let readers = reading_chunks(spread, cached_keys, window, requests);
+        let keys = (cached_keys / readers).min(window);
+        let read_us = self.decode.as_ref().map_or(0.0, |decode| decode.read_us(readers, keys, heads));
         Some((tiles_us.max(read_us), provenance))
     }
 
@@ -192,6 +193,11 @@ impl PrefillCurve {
     fn prompts(&self, number: f64) -> f64 {
         number.max(self.curve.residuals.axes[1][0])
     }
+}
+
+/// The most keys that a token sees.
+pub(super) fn window_keys(window: Option<u64>) -> f64 {
+    window.map_or(f64::INFINITY, |tokens| tokens as f64)
 }
 
 /// Keys of its own chunk that a token sees, on average.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::physics::AttentionHeads;
 use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
-use super::curve::{Curve, PrefillCurve, mean_attention};
+use super::curve::{Curve, PrefillCurve, mean_attention, window_keys};
 use super::grid::Place;
 use super::kernel_model::{PrefillModel, QUERY_TILE, reading_chunks, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
@@ -40,6 +40,8 @@ pub struct FastPrefill {
     #[serde(rename = "fewest_prompts")]
     fewest: f64,
     windowed: bool,
+    /// Tokens of the model's window; `None` without one.
+    window: Option<u64>,
     /// Cached keys take at least what they add to a decode.
     pub reads_cache: bool,
 }
@@ -111,6 +113,7 @@ impl FastPrefill {
             prompts,
             fewest,
             windowed: *windowed,
+            window: heads.window.size(),
             reads_cache: curve.decode.is_some(),
         }
     }
@@ -143,13 +146,17 @@ impl FastPrefill {
         larger(tiles_us * self.residual(prompt, query_tokens / prompt), read_us)
     }
 
-    /// Of `num_chunks` chunks, those that the cached keys are spread over.
+    /// Of `num_chunks` chunks, those that the cached keys are spread over, and the keys of each.
     #[inline]
-    pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> u64 {
-        let tokens = chunks.query_tokens;
-        let spread =
-            if self.windowed { tokens / chunks.own().0 } else { chunks.cached_keys() * tokens / chunks.cached_pairs() };
-        reading_chunks(spread, real(num_chunks)) as u64
+    pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> (u64, f64) {
+        let (tokens, keys) = (chunks.query_tokens, chunks.cached_keys());
+        let spread = match self.window {
+            Some(_) => tokens / chunks.own().0,
+            None => keys * tokens / chunks.cached_pairs(),
+        };
+        let window = window_keys(self.window);
+        let readers = reading_chunks(spread, keys, window, real(num_chunks));
+        (readers as u64, larger(smaller(keys / readers, window), 1.0))
     }
 
     /// Measured over modelled time of `prompts` prompts of `prompt` tokens.

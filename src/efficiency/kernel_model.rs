@@ -134,12 +134,12 @@ pub fn tiled_keys(pairs: f64, keys: f64, group: f64) -> f64 {
 /// Share of a chunk by which chunks that read cached keys may differ and still count as alike.
 const ALIKE: f64 = 0.05;
 
-/// Chunks of `num_chunks` that a call's cached keys are spread over: all keys over those that a token sees on average, or under
-/// a window, which hides keys, all tokens over those of the chunk that a token is in. Averages are over tokens, so that a short
-/// chunk without cached keys does not halve the context of a long one.
+/// Chunks of `num_chunks` that a call's cached `keys` are spread over: all keys over those that a token sees on average, or under
+/// a window, which hides keys, all tokens over those of the chunk that a token is in, and at least as many as fill their windows.
+/// Averages are over tokens, so that a short chunk without cached keys does not halve the context of a long one.
 #[inline]
-pub fn reading_chunks(spread: f64, num_chunks: f64) -> f64 {
-    smaller(larger((spread + ALIKE).floor(), 1.0), num_chunks)
+pub fn reading_chunks(spread: f64, keys: f64, window: f64, num_chunks: f64) -> f64 {
+    smaller(larger(larger((spread + ALIKE).floor(), (keys / window).floor()), 1.0), num_chunks)
 }
 
 impl Family for PrefillModel {

@@ -91,7 +91,7 @@ fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
         assert_provenance(gpu, &prefill, |p| {
             let shape = PrefillModel::shape(&prefill.key, p);
             PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Provenance::Measured)
-                .time(&shape, shape.batch)
+                .time(&shape, shape.batch, None)
         });
         let moe = series::<MoeModel>(gpu, |key| {
             key.format == MatmulFormat::Bfloat16 && key.routing == Routing::PowerLaw(1.01)

@@ -87,8 +87,8 @@ func (a *chunkAttention) call(c *chunks, decodes *decodeAttention, rows []placed
 	if a.Fast != nil {
 		readUs := 0.0
 		if decodes != nil && a.Fast.ReadsCache && c.cachedKeys() > 0 {
-			readers := a.Fast.readingChunks(c)
-			readUs, has = decodes.readUs(rows[readers], max(c.cachedKeys()/float64(readers), 1))
+			readers, keys := a.Fast.readingChunks(c)
+			readUs, has = decodes.readUs(rows[readers], keys)
 		}
 		if c.num == 1 && c.tokens < int64(len(a.PromptUs)) {
 			us = a.PromptUs[c.tokens]
@@ -117,6 +117,7 @@ type fastPrefill struct {
 	Prompts            axis      `json:"prompts"`
 	FewestPrompts      float64   `json:"fewest_prompts"`
 	Windowed           bool      `json:"windowed"`
+	Window             *float64  `json:"window"`      // tokens of the model's window; nil without one
 	ReadsCache         bool      `json:"reads_cache"` // cached keys take at least what they add to a decode
 
 	queryTileTokens float64
@@ -164,14 +165,16 @@ func (f *fastPrefill) cachedUs(c *chunks, readUs float64) float64 {
 	return max(f.TileUsPerKey*f.KvHeadsPerSm*tiledKeys*f.residual(prompt, tokens/prompt), readUs)
 }
 
-// readingChunks are the chunks that the cached keys are spread over.
-func (f *fastPrefill) readingChunks(c *chunks) int64 {
-	spread := c.cachedKeys() * float64(c.tokens) / c.cachedPairs()
-	if f.Windowed {
+// readingChunks are the chunks that the cached keys are spread over, and the keys of each.
+func (f *fastPrefill) readingChunks(c *chunks) (int64, float64) {
+	keys, window := c.cachedKeys(), math.Inf(1)
+	spread := keys * float64(c.tokens) / c.cachedPairs()
+	if f.Window != nil {
 		query, _ := c.own()
-		spread = float64(c.tokens) / query
+		spread, window = float64(c.tokens)/query, *f.Window
 	}
-	return int64(min(max(math.Floor(spread+0.05), 1), float64(c.num)))
+	readers := min(max(math.Floor(spread+0.05), math.Floor(keys/window), 1), float64(c.num))
+	return int64(readers), max(min(keys/readers, window), 1)
 }
 
 // residual is the measured over the modelled time of a number of prompts of this length.

@@ -209,7 +209,7 @@ impl OffTable {
                     Provenance::Measured,
                 ))
             });
-            decode.unwrap_or(prefill).time(shape, shape.batch).0
+            decode.unwrap_or(prefill).time(shape, shape.batch, series.key.window).0
         })
     }
 

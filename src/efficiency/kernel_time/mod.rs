@@ -163,7 +163,8 @@ impl Timer {
                 // A chunk of a few tokens beside a long one must not make that look short: chunks count by their tokens.
                 let query_tokens = query_tokens as f64;
                 let chunks = query_tokens / mean_query_tokens;
-                curve.time(&mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads), num_requests as f64)
+                let shape = mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads);
+                curve.time(&shape, num_requests as f64, heads.window.size())
             }
             (Curve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
                 let requests = num_requests as f64;
