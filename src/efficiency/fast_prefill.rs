@@ -40,8 +40,8 @@ pub struct FastPrefill {
     #[serde(rename = "fewest_prompts")]
     fewest: f64,
     windowed: bool,
-    /// Tokens of the model's window; `None` without one.
-    window: Option<u64>,
+    /// Tokens of the model's window; 0 without one.
+    window: u64,
     /// Cached keys take at least what they add to a decode.
     pub reads_cache: bool,
 }
@@ -113,7 +113,7 @@ impl FastPrefill {
             prompts,
             fewest,
             windowed: *windowed,
-            window: heads.window.size(),
+            window: heads.window.size().unwrap_or(0),
             reads_cache: curve.decode.is_some(),
         }
     }
@@ -150,11 +150,12 @@ impl FastPrefill {
     #[inline]
     pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> (u64, f64) {
         let (tokens, keys) = (chunks.query_tokens, chunks.cached_keys());
-        let spread = match self.window {
+        let window = Some(self.window).filter(|tokens| *tokens > 0);
+        let spread = match window {
             Some(_) => tokens / chunks.own().0,
             None => keys * tokens / chunks.cached_pairs(),
         };
-        let window = window_keys(self.window);
+        let window = window_keys(window);
         let readers = reading_chunks(spread, keys, window, real(num_chunks));
         (readers as u64, larger(smaller(keys / readers, window), 1.0))
     }

@@ -117,7 +117,7 @@ type fastPrefill struct {
 	Prompts            axis      `json:"prompts"`
 	FewestPrompts      float64   `json:"fewest_prompts"`
 	Windowed           bool      `json:"windowed"`
-	Window             *float64  `json:"window"`      // tokens of the model's window; nil without one
+	Window             float64   `json:"window"`      // tokens of the model's window; 0 without one
 	ReadsCache         bool      `json:"reads_cache"` // cached keys take at least what they add to a decode
 
 	queryTileTokens float64
@@ -169,9 +169,9 @@ func (f *fastPrefill) cachedUs(c *chunks, readUs float64) float64 {
 func (f *fastPrefill) readingChunks(c *chunks) (int64, float64) {
 	keys, window := c.cachedKeys(), math.Inf(1)
 	spread := keys * float64(c.tokens) / c.cachedPairs()
-	if f.Window != nil {
+	if f.Window > 0 {
 		query, _ := c.own()
-		spread, window = float64(c.tokens)/query, *f.Window
+		spread, window = float64(c.tokens)/query, f.Window
 	}
 	readers := min(max(math.Floor(spread+0.05), math.Floor(keys/window), 1), float64(c.num))
 	return int64(readers), max(min(keys/readers, window), 1)

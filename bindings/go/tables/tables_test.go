@@ -42,7 +42,7 @@ const export = `{
   "chunk_attention": [{"window_index": 0, "calls": 2, "weight": 4, "launch_us": 10, "blocks_per_sm": 0.5, "splits_per_key": 0, "prompt_us": [0, 200, 300],
     "fast": {"launch_us": 0, "tile_us": 0, "tile_us_per_key": 0, "heads_per_sm": 0, "kv_heads_per_sm": 0, "group": 1,
       "kv_bytes_per_token": 0, "query_bytes_per_token": 0, "memory_us_per_byte": 0, "ramp_bytes": 0, "overlap": [1, 1, 1],
-      "prompts": {"low": 1, "high": 4, "knots_per_octave": 2}, "fewest_prompts": 1, "windowed": false, "window": null, "reads_cache": true,
+      "prompts": {"low": 1, "high": 4, "knots_per_octave": 2}, "fewest_prompts": 1, "windowed": false, "window": 0, "reads_cache": true,
       "residuals": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
         "values": [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]]}},
     "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0}]
