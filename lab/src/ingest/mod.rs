@@ -79,6 +79,13 @@ pub(crate) fn file_name(path: &std::path::Path) -> String {
     unpacked.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
+/// The runs of one file with their names: the file's own, followed by a number where there are several.
+pub(crate) fn named_runs<T>(name: &str, runs: Vec<T>) -> impl Iterator<Item = (String, T)> {
+    let is_one = runs.len() == 1;
+    let numbered = move |(index, run)| (if is_one { name.to_owned() } else { format!("{name}/{index}") }, run);
+    runs.into_iter().enumerate().map(numbered)
+}
+
 /// Converts seconds from 0 to nanoseconds. Whole seconds and the rest are converted apart, so that unix times keep their digits.
 fn seconds_to_ns(seconds: f64) -> u64 {
     let ns_per_s = ridgepoint::internals::units::NS_PER_S;

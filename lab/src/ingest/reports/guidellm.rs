@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
+use crate::ingest::{Capture, Reason, RequestRow, Run, file_name, named_runs};
 use ridgepoint::Result;
 
 /// guidellm's report.
@@ -38,14 +38,13 @@ pub fn read(path: &Path) -> Result<Capture> {
     let mut reports: Vec<Report> = Vec::new();
     for_each_object(path, |object| reports.push(object))?;
     let mut capture = Capture::default();
-    let (several, name) = (reports.len() > 1, file_name(path));
-    for (index, report) in reports.into_iter().enumerate() {
-        add(report, if several { format!("{name}/{index}") } else { name.clone() }, &mut capture);
+    for (name, report) in named_runs(&file_name(path), reports) {
+        add(report, &name, &mut capture);
     }
     with_requests(path, capture, "benchmarks[].requests is empty; let guidellm keep its samples in the report")
 }
 
-fn add(report: Report, name: String, capture: &mut Capture) {
+fn add(report: Report, name: &str, capture: &mut Capture) {
     if let Some(version) = report.metadata.0["version"].as_f64().filter(|version| (version - VERSION).abs() > 0.0) {
         let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
         capture.notes.push(note);
@@ -53,9 +52,7 @@ fn add(report: Report, name: String, capture: &mut Capture) {
     // Since 0.8 the model is in the configuration of the back end.
     let model = [&report.args.0["model"], &report.config.0["spec"]["backend"]["model"]];
     let model = model.into_iter().find_map(Value::as_str).map(str::to_owned);
-    let several = report.benchmarks.len() > 1;
-    for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
-        let experiment = if several { format!("{name}/{index}") } else { name.clone() };
+    for (experiment, benchmark) in named_runs(name, report.benchmarks) {
         let requests = benchmark.requests.unwrap_or_default();
         let mut rows = Rows::default();
         requests.errored.iter().for_each(|_| rows.add(Err(Reason::Failed)));

@@ -14,7 +14,7 @@ use super::{Row, Rows, time_ns, tokens, tokens_at};
 use crate::ingest::Whole;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
+use crate::ingest::{Capture, Reason, RequestRow, Run, file_name, named_runs};
 use ridgepoint::Result;
 use ridgepoint::internals::input::check;
 
@@ -27,17 +27,15 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     read,
 };
 
-/// Reads the results of a file, a run for each: `--append-result` adds one to those of earlier loads.
+/// Reads the results of a file, each as a run. `vllm bench serve --append-result` writes several into one file.
 ///
 /// # Errors
 /// A file that cannot be read, is not JSON or is cut short, whose lists are missing, empty or of unequal length.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut results: Vec<Detailed> = Vec::new();
     for_each_object(path, |object| results.push(object))?;
-    let (several, name) = (results.len() > 1, file_name(path));
     let mut capture = Capture::default();
-    for (index, result) in results.into_iter().enumerate() {
-        let experiment = if several { format!("{name}/{index}") } else { name.clone() };
+    for (experiment, result) in named_runs(&file_name(path), results) {
         add(path, experiment, result, &mut capture)?;
     }
     Ok(capture)

@@ -16,7 +16,7 @@ use super::format::Format;
 use super::lines::for_each_line;
 use super::step::{ByKey, Run, StepRecord, StepTrace};
 use super::unknown_names::UnknownNames;
-use super::{Capture, file_name};
+use super::{Capture, file_name, named_runs};
 
 /// The log.
 pub(super) const FORMAT: Format = Format {
@@ -108,9 +108,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         );
         capture.notes.push(note);
     }
-    let (name, is_one) = (file_name(path), engines.values.len() == 1);
-    for (index, Engine { start_up, steps }) in engines.values.into_iter().enumerate() {
-        let experiment = if is_one { name.clone() } else { format!("{name}/{index}") };
+    for (experiment, Engine { start_up, steps }) in named_runs(&file_name(path), engines.values) {
         capture.notes.extend(start_up.note());
         if steps.iter().any(|step| step.kv_blocks_free.is_some()) {
             let note = format!("free KV blocks of {experiment} are derived from the usage, which is logged to 0.1 %");
