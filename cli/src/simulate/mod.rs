@@ -198,14 +198,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         None => server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits))?,
         Some(_) => FewerTiers::default(),
     };
-    let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
-        true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
-        false => engine.capacity.to_string(),
-    });
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
-    (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
     let (contents, turns) = (&sent.contents, &sent.turns);
     simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });

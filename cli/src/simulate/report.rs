@@ -113,12 +113,11 @@ impl Server<'_> {
         }
         Simulation {
             title: String::new(),
-            memory: None,
             kv_capacity: None,
             model: self.model.name.clone(),
             hardware: self.hardware.name.clone(),
             deployment: self.deployment.clone(),
-            kv_blocks_from: if self.engine.blocks_are_given { "given" } else { "the memory equation" },
+            kv_blocks_from: if self.engine.blocks_are_given { GIVEN } else { "the memory equation" },
             load: load.to_owned(),
             latency_model,
             noise_sigma: self.noise_sigma,
@@ -137,14 +136,15 @@ impl Server<'_> {
     }
 }
 
+/// What `kv_blocks_from` says of a number of blocks that the user gives.
+pub(super) const GIVEN: &str = "given";
+
 /// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Simulation {
     #[serde(skip)]
     pub(super) title: String,
-    #[serde(skip)]
-    pub(super) memory: Option<String>,
     /// How GPU memory is divided, if it is asked for. The command's alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "serve", schemars(skip))]

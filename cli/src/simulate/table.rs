@@ -3,14 +3,18 @@
 use ridgepoint::internals::replay::StageMetrics;
 use ridgepoint::internals::replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
+use super::report::GIVEN;
 use super::{Simulation, kv_metrics};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 impl Report for Simulation {
     fn lay_out(&self, page: &mut Page) {
-        if let Some(memory) = &self.memory {
-            page.line(memory);
+        if let Some(capacity) = &self.kv_capacity {
+            page.line(&capacity.to_string());
+            if self.kv_blocks_from == GIVEN {
+                page.line(&format!("not used: num_gpu_blocks = {} was given", self.engine.num_gpu_blocks));
+            }
             page.blank();
         }
         page.paragraph("", &self.title);
