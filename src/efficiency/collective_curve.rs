@@ -41,7 +41,7 @@ pub struct ExchangeCurve {
 /// What ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
 #[derive(Debug, Clone, Copy)]
 struct BeyondRanks {
-    /// Bytes that a rank sends, over those that it sends among the measured ranks.
+    /// Bytes that a rank sends, divided by the bytes that it sends in the largest measured group.
     sent_ratio: f64,
     /// Time of the additional steps, µs.
     steps_us: f64,

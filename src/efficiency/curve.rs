@@ -6,7 +6,7 @@ use super::chip::Chip;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
-use super::kernel_model::{DecodeModel, MoeModel, PrefillModel, reading_chunks, tiled_keys};
+use super::kernel_model::{CachedKeys, DecodeModel, MoeModel, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
@@ -181,10 +181,8 @@ impl PrefillCurve {
         let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys;
         let (tiles_us, provenance) =
             self.curve.with_residual(tiles_us, &[prompt, self.prompts(batch * query / prompt)]);
-        let spread = if window.is_some() { batch } else { cached_keys * batch * query / cached_pairs };
-        let window = window_keys(window);
-        let readers = reading_chunks(spread, cached_keys, window, requests);
-        let keys = (cached_keys / readers).min(window);
+        let cached = CachedKeys { keys: cached_keys, pairs: cached_pairs, query_tokens: batch * query, query, window };
+        let (readers, keys) = cached.readers(requests);
         let read_us = self.decode.as_ref().map_or(0.0, |decode| decode.read_us(readers, keys, heads));
         Some((tiles_us.max(read_us), provenance))
     }
@@ -193,11 +191,6 @@ impl PrefillCurve {
     fn prompts(&self, number: f64) -> f64 {
         number.max(self.curve.residuals.axes[1][0])
     }
-}
-
-/// The most keys that a token sees.
-pub(super) fn window_keys(window: Option<u64>) -> f64 {
-    window.map_or(f64::INFINITY, |tokens| tokens as f64)
 }
 
 /// Keys of its own chunk that a token sees, on average.
@@ -277,7 +270,7 @@ pub fn mean_attention(
     keys: f64,
     heads: &AttentionHeads,
 ) -> AttentionShape {
-    // Absorbed latent attention reads its values with its keys. Decodes are told apart by their series.
+    // In absorbed latent attention the values lie in the keys. `DecodeCurve::seen` overrides this by the kernel of the series.
     let heads =
         HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: heads.is_mla, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {

@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::physics::AttentionHeads;
 use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
-use super::curve::{Curve, PrefillCurve, mean_attention, window_keys};
+use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::{PrefillModel, QUERY_TILE, reading_chunks, tiled_keys};
+use super::kernel_model::{CachedKeys, PrefillModel, QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
 /// Knots per octave of the tabulated residuals, as a power of two.
@@ -146,18 +146,18 @@ impl FastPrefill {
         larger(tiles_us * self.residual(prompt, query_tokens / prompt), read_us)
     }
 
-    /// Of `num_chunks` chunks, those that the cached keys are spread over, and the keys of each.
+    /// The chunks that cached keys are divided among for a look-up, and the keys of each.
     #[inline]
-    pub fn reading_chunks(&self, chunks: &Chunks, num_chunks: u64) -> (u64, f64) {
-        let (tokens, keys) = (chunks.query_tokens, chunks.cached_keys());
-        let window = Some(self.window).filter(|tokens| *tokens > 0);
-        let spread = match window {
-            Some(_) => tokens / chunks.own().0,
-            None => keys * tokens / chunks.cached_pairs(),
+    pub fn readers(&self, chunks: &Chunks, num_chunks: u64) -> (u64, f64) {
+        let cached = CachedKeys {
+            keys: chunks.cached_keys(),
+            pairs: chunks.cached_pairs(),
+            query_tokens: chunks.query_tokens,
+            query: chunks.own().0,
+            window: Some(self.window).filter(|tokens| *tokens > 0),
         };
-        let window = window_keys(window);
-        let readers = reading_chunks(spread, keys, window, real(num_chunks));
-        (readers as u64, larger(smaller(keys / readers, window), 1.0))
+        let (readers, keys) = cached.readers(real(num_chunks));
+        (readers as u64, keys)
     }
 
     /// Measured over modelled time of `prompts` prompts of `prompt` tokens.

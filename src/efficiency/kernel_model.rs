@@ -131,15 +131,41 @@ pub fn tiled_keys(pairs: f64, keys: f64, group: f64) -> f64 {
     larger(pairs * group / QUERY_TILE + 0.5 * keys, keys)
 }
 
-/// Share of a chunk by which chunks that read cached keys may differ and still count as alike.
+/// Largest distance below a whole number of chunks that rounds up: chunks that differ a little count as equal.
 const ALIKE: f64 = 0.05;
 
-/// Chunks of `num_chunks` that a call's cached `keys` are spread over: all keys over those that a token sees on average, or under
-/// a window, which hides keys, all tokens over those of the chunk that a token is in, and at least as many as fill their windows.
-/// Averages are over tokens, so that a short chunk without cached keys does not halve the context of a long one.
-#[inline]
-pub fn reading_chunks(spread: f64, keys: f64, window: f64, num_chunks: f64) -> f64 {
-    smaller(larger(larger((spread + ALIKE).floor(), (keys / window).floor()), 1.0), num_chunks)
+/// Cached keys that chunks read in one call, and the tokens that see them.
+#[derive(Debug, Clone, Copy)]
+pub struct CachedKeys {
+    /// Keys, summed over chunks.
+    pub keys: f64,
+    /// Visible pairs of tokens and cached keys per head.
+    pub pairs: f64,
+    /// Scheduled tokens.
+    pub query_tokens: f64,
+    /// Tokens of the chunk that a token is in, averaged over tokens.
+    pub query: f64,
+    /// Tokens of the model's window; `None` without one.
+    pub window: Option<u64>,
+}
+
+impl CachedKeys {
+    /// The number of chunks, at most `num_chunks`, that the keys are divided among for a look-up, and the keys of each.
+    ///
+    /// # Formula
+    /// Keys over the cached keys that a token sees on average. A window hides keys from that average, so there it is the tokens over
+    /// `query`, and at least the number of windows that the keys fill. Averages over tokens give a short chunk without cached keys
+    /// little weight beside a long one.
+    #[inline]
+    pub fn readers(&self, num_chunks: f64) -> (f64, f64) {
+        let (spread, window) = match self.window {
+            Some(tokens) => (self.query_tokens / self.query, tokens as f64),
+            None => (self.keys * self.query_tokens / self.pairs, f64::INFINITY),
+        };
+        let chunks = larger(larger((spread + ALIKE).floor(), (self.keys / window).floor()), 1.0);
+        let chunks = smaller(chunks, num_chunks);
+        (chunks, larger(smaller(self.keys / chunks, window), 1.0))
+    }
 }
 
 impl Family for PrefillModel {

@@ -293,7 +293,7 @@ impl Cache {
                 }
             }
         }
-        // One request of the greatest length runs beside few others, so it does not wait for the windows of all.
+        // A request of max_model_len leaves room for few others, so max_num_seqs windows must not refuse it.
         let one_block = u64::from(deployment.block_size);
         let longest = max_model_len.div_ceil(one_block.max(1)).saturating_add(2).saturating_mul(one_block);
         let beside_one = available_bytes - longest as f64 * up_front.bytes_per_token;

@@ -109,7 +109,7 @@ fn model_type_of_architecture(config: &Keys<'_>) -> Option<&'static str> {
     Some(model_type)
 }
 
-/// Notes a class in `architectures` whose feed-forward blocks are others than those of the `model_type`, and one that generates nothing.
+/// Notes a class in `architectures` with other feed-forward blocks than the `model_type` has, and a class that generates no text.
 fn note_class(config: &Keys<'_>, model_type: &str, family: &Family) {
     let Some(class) = config.texts("architectures").and_then(|classes| classes.into_iter().next()) else { return };
     let implied = family::model_type_of(class).and_then(family::find);

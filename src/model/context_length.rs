@@ -3,7 +3,7 @@
 use super::sizes::{length, optional_length};
 use crate::input::{Keys, NumberRange};
 
-/// Most that a rotary embedding is stretched by.
+/// Range of `rope_scaling.factor`.
 const FACTOR: NumberRange = NumberRange::above_zero(1e6, "");
 
 /// Tokens of the longest context.
@@ -51,7 +51,7 @@ mod tests {
     fn a_scaling_stretches_the_context_as_in_vllm() {
         assert_eq!(context(""), 40_960);
         assert_eq!(context(r#", "rope_scaling": null"#), 40_960);
-        // Qwen's own recipe for long prompts: 32,768 · 4.
+        // The model card of Qwen3-8B gives this scaling for prompts of up to 131,072 tokens.
         let yarn = r#"{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}"#;
         assert_eq!(context(&format!(r#", "rope_scaling": {yarn}"#)), 131_072);
         assert_eq!(context(&format!(r#", "rope_parameters": {yarn}"#)), 131_072);

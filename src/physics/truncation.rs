@@ -161,7 +161,7 @@ impl Truncation {
         }
     }
 
-    /// Whether one kernel draws a token and truncates.
+    /// Whether the kernel that truncates also draws the token.
     pub fn draws(self) -> bool {
         matches!(self, Truncation::Rejection | Truncation::JointRejection)
     }

@@ -81,7 +81,7 @@ pub fn calibrate_operator<F: Calibrated>(
     Ok(OperatorReport { table: Some(text), ..report })
 }
 
-/// Reads a table back, so that none is written over a good one which predictions would refuse.
+/// Reads a table back. A table that predictions refuse must not replace a good one.
 fn check_readable<F: Calibrated>(text: &str, hardware: &Hardware) -> Result<()> {
     let origin = format!("the table of {} for {}", F::OPERATOR, hardware.name);
     let table = Table::<F>::parse(&hardware.name, &origin, text.to_owned())?;

@@ -25,7 +25,7 @@ use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, Stat
 /// How far kernels of another number format are: farther than any layer of the same.
 const STAND_IN_FORMAT: f64 = 1000.0;
 
-/// How far slow kernels of another engine are: nearly as far as those of another cache format.
+/// Distance of a slow kernel of another engine: just below that of another cache format.
 const SLOW: f64 = 9.0;
 
 /// How far experts are that were timed under another spread of tokens: farther than any layer of the assumed one.
@@ -147,8 +147,8 @@ impl Choice<'_> {
             head_size: head_size(heads),
             window: heads.window.size(),
         };
-        let is_slow = |key: &AttentionKey| self.is_slow_latent(key);
-        let distance = |key: &AttentionKey| attention_distance(key, &wanted) + if is_slow(key) { SLOW } else { 0.0 };
+        let slow = |key: &AttentionKey| if self.is_slow_latent(key) { SLOW } else { 0.0 };
+        let distance = |key: &AttentionKey| attention_distance(key, &wanted) + slow(key);
         let found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
         self.note_fallback(&found);
         let key = &found.series.key;

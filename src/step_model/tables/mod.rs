@@ -270,7 +270,7 @@ impl StepTables {
             let decodes = attention.beside.and_then(|index| self.decode_attention.get(index));
             let read_us = match (&attention.fast, decodes) {
                 (Some(fast), Some(decodes)) if cached_keys > 0.0 && fast.reads_cache => {
-                    let (readers, keys) = fast.reading_chunks(&chunks, num_chunks);
+                    let (readers, keys) = fast.readers(&chunks, num_chunks);
                     decodes.read_us(self.decode_step(readers)?, keys)?
                 }
                 _ => 0.0,
