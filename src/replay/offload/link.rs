@@ -82,10 +82,10 @@ impl Link {
             return;
         }
         let before = self.done.len();
-        for queue in [away, back] {
-            run_alone(queue, self.now_ns, to_ns, &mut self.done);
-        }
-        if self.done.len() > before + 1 {
+        run_alone(away, self.now_ns, to_ns, &mut self.done);
+        let between = self.done.len();
+        run_alone(back, self.now_ns, to_ns, &mut self.done);
+        if (before + 1..self.done.len()).contains(&between) {
             self.done[before..].sort_by_key(|copy| copy.event.end_ns);
         }
         self.now_ns = self.now_ns.max(to_ns);

@@ -213,19 +213,24 @@ impl Offload {
             return;
         }
         let (positions, num_blocks) = (request.num_offered..num_full, num_full - request.num_offered);
-        self.host.know(slot as usize, state, num_full);
         let (events, num_evicted) = (&mut self.events, &mut self.counters.evicted_blocks);
         let mut removed = Vec::new();
-        let on_removed = |serial| {
+        let mut on_removed = |serial| {
             *num_evicted += 1;
             if events.is_some() {
                 removed.push(serial);
             }
         };
-        let offered = self.host.offer(slot as usize, positions, &mut request.storing, on_removed);
-        let num_stored = match offered {
-            Ok(num_stored) => num_stored,
-            Err(missing) => return self.refuse(slot, state, step, num_blocks, missing),
+        let (at, stored) = (slot as usize, &mut request.storing);
+        let is_stored = num_blocks == 1 && self.host.append(at, state, positions.start, stored, &mut on_removed);
+        let num_stored = if is_stored {
+            1
+        } else {
+            self.host.know(at, state, num_full);
+            match self.host.offer(at, positions, stored, on_removed) {
+                Ok(num_stored) => num_stored,
+                Err(missing) => return self.refuse(slot, state, step, num_blocks, missing),
+            }
         };
         request.num_offered = num_full;
         if events.is_some() {

@@ -16,7 +16,9 @@ use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
+use super::super::kv_cache::hash_of;
 use super::super::list::{List, NONE};
+use super::super::slot::Slot;
 use runs::{Place, Run};
 pub(super) use walk::State;
 
@@ -32,8 +34,6 @@ struct HostBlock {
     num_pins: u32,
     /// Number of blocks that had been given room before this one.
     serial: u64,
-    /// The last offer of blocks that this one was in.
-    offer: u64,
 }
 
 impl HostBlock {
@@ -186,7 +186,7 @@ impl HostBlocks {
             return Err(missing);
         }
         if leaving > 0 {
-            self.evict(leaving, on_removed);
+            self.evict(leaving, positions.clone(), on_removed);
         }
         if missing > 0 {
             let is_own = self.path.len() == 1 && self.runs[self.path[0] as usize].num_users == 1;
@@ -198,6 +198,50 @@ impl HostBlocks {
         Ok(missing)
     }
 
+    /// Adds the next block to a slot's chain and makes room for it, where no other request shares the end of the chain. Returns false and
+    /// changes nothing where one does, or where nothing can go. Decodes fill most blocks, so that they have this short way.
+    pub(super) fn append(
+        &mut self,
+        slot: usize,
+        state: &Slot,
+        position: u32,
+        stored: &mut Vec<u32>,
+        on_removed: impl FnMut(u64),
+    ) -> bool {
+        let index = self.ends[slot];
+        let is_own = |run: &&mut Run| run.num_users == 1 && run.end == position;
+        let has_room = self.room() > 0;
+        if !has_room && self.num_idle == 0 || self.runs.get_mut(index as usize).filter(is_own).is_none() {
+            return false;
+        }
+        if !has_room {
+            self.evict(1, 0..0, on_removed);
+        }
+        let block = self.new_block(index);
+        stored.push(block);
+        let run = &mut self.runs[index as usize];
+        run.places.push(Place { hash: hash_of(state, position as usize), block });
+        run.end += 1;
+        run.bound = run.places.len();
+        run.num_held += 1;
+        if run.num_held == 1 {
+            self.used.push(&mut self.runs, index);
+        }
+        true
+    }
+
+    /// A block that is about to be written, for a run.
+    fn new_block(&mut self, run: u32) -> u32 {
+        let block = HostBlock { run, is_written: false, num_loads: 0, num_pins: 0, serial: self.next_serial };
+        self.next_serial += 1;
+        if let Some(number) = self.unused_blocks.pop() {
+            self.blocks[number as usize] = block;
+            return number;
+        }
+        self.blocks.push(block);
+        self.blocks.len() as u32 - 1
+    }
+
     /// Number of absent blocks at the end of these positions of a slot's chain; there may be others before them.
     fn num_surely_missing(&self, slot: usize, positions: Range<u32>) -> u32 {
         let held_end = self.runs.get(self.ends[slot] as usize).map_or(0, Run::held_end);
@@ -207,24 +251,16 @@ impl HostBlocks {
     /// Marks the blocks at these positions of a slot's chain as those of the last offer. Returns the number of absent ones, and of all
     /// idle blocks that are not in the offer.
     fn trace_offer(&mut self, slot: usize, positions: Range<u32>) -> (u32, u32) {
-        let end = self.ends[slot];
-        if self.runs.get(end as usize).is_some_and(|run| run.held_end() <= positions.start) {
-            // A decode's next block: nothing is held from there on.
-            self.path.clear();
-            self.path.push(end);
-            return (positions.len() as u32, self.num_idle);
-        }
         self.trace(slot, positions.start);
         let (mut missing, mut num_idle) = (0u32, self.num_idle);
         for run in &self.path {
-            let run = &self.runs[*run as usize];
+            let run = &mut self.runs[*run as usize];
+            run.offer = self.offers;
             for Place { block, .. } in &run.places[run.range(positions.clone())] {
                 if *block == NONE {
                     missing += 1;
                 } else {
-                    let state = &mut self.blocks[*block as usize];
-                    state.offer = self.offers;
-                    num_idle -= u32::from(state.is_idle());
+                    num_idle -= u32::from(self.blocks[*block as usize].is_idle());
                 }
             }
         }
@@ -237,12 +273,12 @@ impl HostBlocks {
     }
 
     /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.
-    fn evict(&mut self, mut number: u32, mut on_removed: impl FnMut(u64)) {
+    fn evict(&mut self, mut number: u32, offered: Range<u32>, mut on_removed: impl FnMut(u64)) {
         let mut index = self.used.first;
         while number > 0 && index != NONE {
             let next = self.next_used(index);
             if self.runs[index as usize].num_idle > 0 {
-                number -= self.evict_from(index, number, &mut on_removed);
+                number -= self.evict_from(index, number, offered.clone(), &mut on_removed);
                 if self.runs[index as usize].num_held == 0 {
                     self.used.unlink(&mut self.runs, index);
                     self.release(index);
@@ -252,21 +288,24 @@ impl HostBlocks {
         }
     }
 
-    /// Removes at most `most` idle blocks of a run that are not in the last offer. Returns their number.
-    fn evict_from(&mut self, index: u32, most: u32, mut on_removed: impl FnMut(u64)) -> u32 {
+    /// Removes at most `most` idle blocks of a run that are not at the offered positions of the last offer's chain. Returns their number.
+    fn evict_from(&mut self, index: u32, most: u32, offered: Range<u32>, mut on_removed: impl FnMut(u64)) -> u32 {
         let run = &mut self.runs[index as usize];
+        let kept = if run.offer == self.offers { run.range(offered) } else { 0..0 };
         let before = run.num_held;
         let end = if run.is_forward { run.bound } else { run.bound.min(run.idle_bound) };
+        let all_idle = run.num_idle == run.num_held;
         let mut lowers = !run.is_forward;
         for step in 0..end {
             let at = if run.is_forward { step } else { end - 1 - step };
             let block = run.places[at].block;
-            if let Some(state) = self.blocks.get(block as usize).filter(|state| state.is_idle()) {
-                if state.offer == self.offers {
-                    lowers = false;
-                    continue;
-                }
-                on_removed(state.serial);
+            if block != NONE && kept.contains(&at) {
+                lowers = false;
+                continue;
+            }
+            // The states of blocks are spread over the memory: they are looked at where not all can go.
+            if block != NONE && (all_idle || self.blocks[block as usize].is_idle()) {
+                on_removed(self.blocks[block as usize].serial);
                 self.unused_blocks.push(block);
                 run.places[at].block = NONE;
                 (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
@@ -288,30 +327,16 @@ impl HostBlocks {
         let run = &mut self.runs[index as usize];
         let (range, held_before) = (run.range(positions), run.num_held);
         run.bound = run.bound.max(range.end);
-        for Place { block: at, .. } in &mut run.places[range] {
-            if *at != NONE {
-                continue;
+        for at in range {
+            if self.runs[index as usize].places[at].block == NONE {
+                let block = self.new_block(index);
+                let run = &mut self.runs[index as usize];
+                run.places[at].block = block;
+                run.num_held += 1;
+                stored.push(block);
             }
-            let block = HostBlock {
-                run: index,
-                is_written: false,
-                num_loads: 0,
-                num_pins: 0,
-                serial: self.next_serial,
-                offer: self.offers,
-            };
-            self.next_serial += 1;
-            *at = if let Some(number) = self.unused_blocks.pop() {
-                self.blocks[number as usize] = block;
-                number
-            } else {
-                self.blocks.push(block);
-                self.blocks.len() as u32 - 1
-            };
-            run.num_held += 1;
-            stored.push(*at);
         }
-        if held_before == 0 && run.num_held > 0 {
+        if held_before == 0 && self.runs[index as usize].num_held > 0 {
             self.used.push(&mut self.runs, index);
         }
     }

@@ -35,6 +35,8 @@ pub(super) struct Run {
     pub(super) num_users: u32,
     pub(super) num_held: u32,
     pub(super) num_idle: u32,
+    /// The last offer of blocks whose chain it was in.
+    pub(super) offer: u64,
     /// Neighbours in the order of the last uses, if it holds a block.
     used: Links,
     /// Whether its beginning goes before its end, as of blocks that came from the disk and were not used since.
@@ -57,6 +59,7 @@ impl Run {
         num_users: 0,
         num_held: 0,
         num_idle: 0,
+        offer: 0,
         used: Links::ALONE,
         is_forward: false,
     };

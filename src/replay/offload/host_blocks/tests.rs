@@ -116,7 +116,7 @@ proptest! {
     fn runs_keep_the_order_of_single_blocks(
         capacity in 1_u32..30,
         requests in vec((0_u64..3, 0_usize..9, 0_u64..3, 0_usize..9), 1..7),
-        operations in vec((0_usize..7, 0_u32..6, 0_u32..8, 0_u32..12), 1..120),
+        operations in vec((0_usize..9, 0_u32..6, 0_u32..8, 0_u32..12), 1..120),
     ) {
         let content = |(family, common, branch, own): (u64, usize, u64, usize)| -> Vec<BlockHash> {
             let first = (0..common).map(|at| 1_000 * (family + 1) + at as u64);
@@ -170,6 +170,17 @@ proptest! {
                     }
                 }
                 4 => pair.end_transfers(&mut host, &mut plain),
+                5 | 6 => {
+                    let (position, mut removed) = (pair.num_known, Vec::new());
+                    if host.append(slot, &pair.state, position, &mut pair.storing, |serial| removed.push(serial)) {
+                        pair.num_known += 1;
+                        let (missing, gone) = plain.offer(&pair.hashes(position..position + 1)).unwrap_or_default();
+                        prop_assert_eq!((missing.len(), removed), (1, gone));
+                        pair.storing_hashes.extend(missing);
+                        host.touch(slot, position + 1);
+                        plain.touch(&pair.hashes(0..position + 1));
+                    }
+                }
                 _ => {
                     pair.end_transfers(&mut host, &mut plain);
                     host.end(slot);

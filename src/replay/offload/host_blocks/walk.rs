@@ -53,7 +53,7 @@ impl HostBlocks {
             if self.num_idle == 0 {
                 return None;
             }
-            self.evict(1, on_removed);
+            self.evict(1, 0..0, on_removed);
         }
         self.num_shared_changes += 1;
         let mut stored = Vec::with_capacity(1);
