@@ -14,8 +14,10 @@ mod sessions;
 mod table;
 
 use std::path::PathBuf;
+use std::thread::ScopedJoinHandle;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::latency::{FittedBlackBox, KvTransfers};
 use ridgepoint::internals::replay::KvWatch;
@@ -100,22 +102,16 @@ impl Noise {
 }
 
 impl Simulate {
-    /// Replays the load on the same server with `tier` in place of its host tier, under a progress bar.
+    /// Replays the load on the same server with `tier` in place of its host tier.
     fn with_tier(
         &self,
         tier: Option<KvOffload>,
         server: &Server<'_>,
         fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
+        bar: &ProgressBar,
     ) -> Result<(Replay, Metrics), Failure> {
         let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
-        let without = if tier.is_some() { "disk" } else { "host tier" };
-        let bar = progress::bar(
-            load.summary.requests as u64,
-            &format!("without the {without} [{{bar:30}}] {{percent}} % of {{len}} requests, {{elapsed}}"),
-        );
-        let replayed = server.with_tier(tier, &mut *load.workload, AnsweredRequests(bar.clone()));
-        bar.finish_and_clear();
-        Ok(replayed?)
+        Ok(server.with_tier(tier, &mut *load.workload, AnsweredRequests(bar.clone()))?)
     }
 }
 
@@ -129,7 +125,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
-    let fits = |num_requests| check_memory(num_requests, 1, args.memory.max_memory_gib);
+    let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) };
+    let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
     let mut latency = CalibratedRoofline::new(steps);
@@ -168,13 +165,19 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         seed: args.load.seed,
         cold: cold.as_ref(),
     };
-    let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
+    let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
+    let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let files = Files::create(&args.output, &mut outputs)?;
     let watch = args.output.kv_metrics.then(KvWatch::default);
     let observer = ((files, AnsweredRequests(bar.clone())), watch);
     let has_sessions = load.summary.sessions.is_some();
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(has_sessions);
-    let replayed = server.replay(&mut sent, observer);
+    // The same load with fewer tiers is replayed beside it.
+    let (replayed, fewer_tiers) = std::thread::scope(|scope| {
+        let compare = || server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits, &bar));
+        let compared = (num_compared > 0).then(|| scope.spawn(compare));
+        (server.replay(&mut sent, observer), compared.map(ScopedJoinHandle::join))
+    });
     bar.finish_and_clear();
     let (mut replayed, ((files, _), watch)) = replayed?;
     sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
@@ -194,9 +197,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
-    let fewer_tiers = match &cold {
-        None => server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits))?,
-        Some(_) => FewerTiers::default(),
+    let fewer_tiers = match fewer_tiers {
+        None => FewerTiers::default(),
+        Some(Ok(compared)) => compared?,
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
     };
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     simulation.warn(start.as_ref().map(ColdReport::remark));
