@@ -1,5 +1,5 @@
 //! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
-//! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`.
+//! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`, `model`.
 
 use std::num::NonZeroU32;
 
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::input::{Keys, Log, parse_json};
+use crate::model::SamplingParams;
 
 /// vLLM's engine arguments, under their own names and with their own defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ pub struct Deployment {
     pub disable_custom_all_reduce: bool,
     /// Source of the sampling parameters of requests that set none.
     pub generation_config: GenerationConfig,
+    /// Sampling parameters in place of those of that source: the server's, or those that all requests set themselves.
+    #[serde(skip_serializing_if = "sets_nothing")]
+    pub override_generation_config: SamplingParams,
 }
 
 /// Source of the server's default sampling parameters. vLLM's third choice, a folder, is not supported.
@@ -131,6 +135,10 @@ fn name_of(value: &impl Serialize) -> String {
 /// What `cpu_offload_gb` must be.
 const OFFLOAD: &str = "a number of GiB, at least 0";
 
+fn sets_nothing(params: &SamplingParams) -> bool {
+    *params == SamplingParams::default()
+}
+
 fn is_zero(value: &f64) -> bool {
     *value <= 0.0
 }
@@ -161,6 +169,7 @@ impl Default for Deployment {
             attention_backend: None,
             disable_custom_all_reduce: false,
             generation_config: GenerationConfig::Auto,
+            override_generation_config: SamplingParams::default(),
         }
     }
 }
@@ -247,6 +256,7 @@ impl Deployment {
         let generation_config =
             keys.read("generation_config", source, |value| GenerationConfig::deserialize(value).ok());
         deployment.generation_config = generation_config.unwrap_or_default();
+        deployment.override_generation_config = SamplingParams::read_override(keys);
         deployment.problems().into_iter().for_each(|problem| keys.log.problem(problem));
         deployment
     }

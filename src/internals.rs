@@ -72,7 +72,7 @@ pub mod latency {
 }
 pub mod model {
     pub use crate::model::builtin::{BuiltinModel, builtin_models};
-    pub use crate::model::sampling::SamplingDefaults;
+    pub use crate::model::sampling::SamplingParams;
     pub use crate::model::shape::{
         Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
     };

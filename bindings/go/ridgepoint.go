@@ -44,6 +44,9 @@ type Deployment struct {
 	EnforceEager         bool    `json:"enforce_eager,omitempty"`
 	GenerationConfig     string  `json:"generation_config,omitempty"` // "auto", "vllm"
 
+	// Sampling parameters in place of those, such as {"temperature": 0}: the server's, or those that all requests set themselves.
+	OverrideGenerationConfig map[string]float64 `json:"override_generation_config,omitempty"`
+
 	CudagraphMode           string `json:"cudagraph_mode,omitempty"` // "FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE", "NONE"
 	CudagraphCaptureSizes   []int  `json:"cudagraph_capture_sizes,omitempty"`
 	MaxCudagraphCaptureSize int    `json:"max_cudagraph_capture_size,omitempty"`

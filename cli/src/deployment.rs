@@ -82,6 +82,10 @@ pub struct DeploymentArgs {
     /// Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones [default: auto]
     #[arg(long, value_name = "SOURCE", value_parser = ["auto", "vllm"], help_heading = DEPLOYMENT)]
     generation_config: Option<String>,
+    /// Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of
+    /// a load set themselves here, too, as in '{"temperature": 0}'
+    #[arg(long, value_name = "JSON", help_heading = DEPLOYMENT)]
+    override_generation_config: Option<String>,
 }
 
 /// The model, the GPU, the deployment and the options of a step model.

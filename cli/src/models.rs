@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::input::files_in;
-use ridgepoint::internals::model::{Attention, LayerGroup, Recurrence, SamplingDefaults, Window, builtin_models};
+use ridgepoint::internals::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window, builtin_models};
 use ridgepoint::internals::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
@@ -214,7 +214,7 @@ fn one(of: &ModelDetail, page: &mut Page) {
     model.notes.iter().for_each(|note| page.fact("note", note));
 }
 
-fn sampling(defaults: Option<&SamplingDefaults>) -> String {
+fn sampling(defaults: Option<&SamplingParams>) -> String {
     let Some(defaults) = defaults else { return "unknown: no generation_config.json is at hand".to_owned() };
     let set: Vec<String> = given(defaults).iter().map(|(key, value)| format!("{key} {value}")).collect();
     if set.is_empty() {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::context_length::context_length;
 use super::family::{AttentionRule, Family, FfnRule};
 use super::quantisation::Quantisation;
-use super::sampling::SamplingDefaults;
+use super::sampling::SamplingParams;
 use super::shape::{LayerGroup, Model};
 use super::sizes::{LayerReader, size};
 use super::storage::Storage;
@@ -80,7 +80,7 @@ impl Model {
         let value = parse_json(origin, json)?;
         let map = object(origin, &value)?;
         let log = Log::default();
-        let sampling = SamplingDefaults::read(&Keys::of_map("", map, &log));
+        let sampling = SamplingParams::read(&Keys::of_map("", map, &log));
         if self.sampling.is_some_and(|own| own != sampling) {
             log.problem(format!(
                 "its sampling parameters differ from ridgepoint.generation_config in the configuration of {}: remove one",
@@ -274,9 +274,9 @@ impl Reading<'_> {
     }
 
     /// The publisher's sampling parameters, which built-in configurations have among this project's own keys.
-    fn sampling(&self) -> Option<SamplingDefaults> {
+    fn sampling(&self) -> Option<SamplingParams> {
         let own = self.outer.section("ridgepoint")?.section("generation_config")?;
-        Some(SamplingDefaults::read(&own))
+        Some(SamplingParams::read(&own))
     }
 
     fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool) {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::sampling::SamplingDefaults;
+use super::sampling::SamplingParams;
 use crate::dtype::{DType, WeightFormat};
 
 /// The earlier tokens that a query sees.
@@ -293,7 +293,7 @@ pub struct Model {
     #[serde(skip)]
     pub(crate) group_of_layer: Vec<usize>,
     /// The sampling parameters that the publisher recommends; `None` if no `generation_config.json` is known.
-    pub sampling: Option<SamplingDefaults>,
+    pub sampling: Option<SamplingParams>,
     /// Assumptions of the parser, which users see as warnings.
     pub notes: Vec<String>,
 }

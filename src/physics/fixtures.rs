@@ -1,7 +1,7 @@
 //! Models for the tests of the physics, written out by hand from their public configurations, and the operators of their steps.
 
 use crate::dtype::{DType, WeightFormat};
-use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, SamplingDefaults, Window};
+use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, SamplingParams, Window};
 use crate::request::Request;
 
 use super::{Operator, StepPlan};
@@ -83,7 +83,7 @@ fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Ve
         kv_cache_dtype: None,
         layers,
         group_of_layer,
-        sampling: Some(SamplingDefaults::default()),
+        sampling: Some(SamplingParams::default()),
         notes: Vec::new(),
     }
 }

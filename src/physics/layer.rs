@@ -2,7 +2,7 @@
 
 use crate::dtype::{DType, WeightFormat};
 use crate::engine::Engine;
-use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
+use crate::model::{Attention, LayerGroup, SamplingParams, Window};
 
 use super::communication::{Collective, RankGroup, all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
@@ -134,7 +134,7 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
 pub(super) fn ends(
     vocab: u64,
     lm_head: WeightFormat,
-    sampling: &SamplingDefaults,
+    sampling: &SamplingParams,
     engine: &Engine,
     context: Context,
 ) -> (Vec<Template>, Vec<Template>) {

@@ -6,7 +6,7 @@ use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::model::{Attention, LayerGroup, Model, SamplingDefaults, Window};
+use crate::model::{Attention, LayerGroup, Model, SamplingParams, Window};
 use crate::request::Request;
 
 use super::batch::BatchSums;
@@ -55,7 +55,7 @@ pub struct StepPlan {
     /// assert!(plan.sampling.truncates() && plan.sampling.penalises());
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
-    pub sampling: SamplingDefaults,
+    pub sampling: SamplingParams,
     /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
     /// without shared experts.
     pub(crate) overlapped_tokens: u64,

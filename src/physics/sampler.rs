@@ -8,7 +8,7 @@
 
 use crate::deployment::{Deployment, GenerationConfig};
 use crate::engine::Engine;
-use crate::model::{Model, SamplingDefaults};
+use crate::model::{Model, SamplingParams};
 
 use super::names::OperatorKind::{Penalties, Sampling};
 use super::rows::Rows;
@@ -22,9 +22,11 @@ fn reads_the_models(deployment: &Deployment, engine: &Engine) -> bool {
     deployment.generation_config == GenerationConfig::Auto && !engine.is_trtllm()
 }
 
-/// The parameters of `model` served as `deployment` says; none where the server ignores the model's own, or they are not known.
-pub(super) fn defaults(model: &Model, deployment: &Deployment, engine: &Engine) -> SamplingDefaults {
-    if reads_the_models(deployment, engine) { model.sampling.unwrap_or_default() } else { SamplingDefaults::default() }
+/// The parameters of requests to `model` served as `deployment` says. Where the server ignores the model's own, or they are not known,
+/// only what it overrides counts.
+pub(super) fn defaults(model: &Model, deployment: &Deployment, engine: &Engine) -> SamplingParams {
+    let of_model = model.sampling.filter(|_| reads_the_models(deployment, engine)).unwrap_or_default();
+    of_model.overridden_by(&deployment.override_generation_config)
 }
 
 /// A remark where the server would read a file that is not at hand.
@@ -85,7 +87,7 @@ const PENALTY_LAUNCHES: u64 = 11;
 
 /// The kernels that choose a token from each row of `vocab` logits of `logit_bytes` bytes, whose hidden state has `hidden_bytes`.
 pub(super) fn templates(
-    sampling: &SamplingDefaults,
+    sampling: &SamplingParams,
     engine: &Engine,
     vocab: u64,
     logit_bytes: f64,
@@ -117,39 +119,36 @@ mod tests {
     use crate::physics::fixtures::llama_31_70b;
     use crate::physics::template::KernelTemplate;
 
-    fn read(
-        sampling: Option<SamplingDefaults>,
-        generation_config: GenerationConfig,
-    ) -> (SamplingDefaults, Option<String>) {
+    fn read(sampling: Option<SamplingParams>, generation_config: GenerationConfig) -> (SamplingParams, Option<String>) {
         let model = Model { sampling, ..llama_31_70b() };
         let deployment = Deployment { generation_config, ..Deployment::tensor_parallel(4) };
         read_by(&Engine::default(), &model, &deployment)
     }
 
-    fn read_by(engine: &Engine, model: &Model, deployment: &Deployment) -> (SamplingDefaults, Option<String>) {
+    fn read_by(engine: &Engine, model: &Model, deployment: &Deployment) -> (SamplingParams, Option<String>) {
         (defaults(model, deployment, engine), remark(model, deployment, engine))
     }
 
     #[test]
     fn the_models_parameters_count_unless_the_server_ignores_them() {
-        let known = SamplingDefaults { top_p: Some(0.9), repetition_penalty: Some(1.1), ..Default::default() };
+        let known = SamplingParams { top_p: Some(0.9), repetition_penalty: Some(1.1), ..Default::default() };
         assert_eq!(read(Some(known), GenerationConfig::Auto), (known, None));
-        assert_eq!(read(Some(known), GenerationConfig::Vllm), (SamplingDefaults::default(), None));
+        assert_eq!(read(Some(known), GenerationConfig::Vllm), (SamplingParams::default(), None));
         let (model, deployment) = (Model { sampling: Some(known), ..llama_31_70b() }, Deployment::tensor_parallel(4));
         let by = |name| read_by(&Engine::parse(name, None).unwrap(), &model, &deployment).0;
-        assert_eq!((by("sglang"), by("trtllm")), (known, SamplingDefaults::default()));
+        assert_eq!((by("sglang"), by("trtllm")), (known, SamplingParams::default()));
     }
 
     #[test]
     fn an_unknown_file_is_remarked_on_where_the_server_would_read_it() {
         let (auto, said) = read(None, GenerationConfig::Auto);
-        assert_eq!(auto, SamplingDefaults::default());
+        assert_eq!(auto, SamplingParams::default());
         assert!(said.is_some_and(|said| said.starts_with("generation_config.json is not known: ")));
         assert_eq!(read(None, GenerationConfig::Vllm).1, None);
     }
 
     /// Names, bytes per logit and launches of the sampler's kernels over 1,000 logits of 2 bytes.
-    fn kernels(sampling: SamplingDefaults) -> Vec<(&'static str, f64, u64)> {
+    fn kernels(sampling: SamplingParams) -> Vec<(&'static str, f64, u64)> {
         let list = templates(&sampling, &Engine::default(), 1000, 2.0, 0.0);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { bytes_per_row, kernel, .. } => {
@@ -162,15 +161,15 @@ mod tests {
 
     #[test]
     fn kernels_are_those_that_the_parameters_need() {
-        let none = SamplingDefaults::default();
+        let none = SamplingParams::default();
         let (top_p, top_k) = (Some(0.9), Some(20));
         assert_eq!(kernels(none), [("sampling", 42.0, 7)]);
-        let greedy = SamplingDefaults { temperature: Some(0.0), top_p, top_k, ..none };
+        let greedy = SamplingParams { temperature: Some(0.0), top_p, top_k, ..none };
         assert_eq!(kernels(greedy), [("sampling", 10.0, 3)]);
         let sorted = [("top_p_sort", 156.0, 11), ("top_p_cumsum", 8.0, 1), ("top_p_mask", 46.0, 7)];
-        assert_eq!(kernels(SamplingDefaults { top_p, ..none })[..3], sorted);
-        assert_eq!(kernels(SamplingDefaults { top_k, ..none })[0], ("top_k", 34.0, 13));
-        let all = kernels(SamplingDefaults { top_p, top_k, repetition_penalty: Some(1.1), ..none });
+        assert_eq!(kernels(SamplingParams { top_p, ..none })[..3], sorted);
+        assert_eq!(kernels(SamplingParams { top_k, ..none })[0], ("top_k", 34.0, 13));
+        let all = kernels(SamplingParams { top_p, top_k, repetition_penalty: Some(1.1), ..none });
         assert_eq!((all.len(), all[0], all[4]), (6, ("penalties", 85.0, 11), ("top_k", 14.0, 4)));
     }
 }

@@ -4,7 +4,7 @@
 //! steps a search needs, is assumed: no such kernel was measured.
 
 use crate::engine::Engine;
-use crate::model::SamplingDefaults;
+use crate::model::SamplingParams;
 
 use super::names::OperatorKind::{self, *};
 use super::operator::Kernel;
@@ -167,7 +167,7 @@ impl Truncation {
     }
 
     /// The kernels that truncate rows of `vocab` logits.
-    pub(super) fn templates(self, sampling: &SamplingDefaults, vocab: u64) -> Vec<Template> {
+    pub(super) fn templates(self, sampling: &SamplingParams, vocab: u64) -> Vec<Template> {
         let (top_p, top_k) = (sampling.truncates_by_top_p(), sampling.truncates_by_top_k());
         if !top_p && !top_k {
             return Vec::new();
@@ -230,7 +230,7 @@ mod tests {
     /// Names, rows, bytes per logit and kernels of 81,920 logits, 20 wide tiles, under a version of vLLM.
     fn kernels(version: &str, top_p: Option<f64>, top_k: Option<i64>) -> Vec<(&'static str, Rows, f64, Kernel)> {
         let engine = Engine::parse("vllm", Some(version)).unwrap();
-        let sampling = SamplingDefaults { top_p, top_k, ..SamplingDefaults::default() };
+        let sampling = SamplingParams { top_p, top_k, ..SamplingParams::default() };
         let list = Truncation::of(&engine).templates(&sampling, 81_920);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
@@ -282,7 +282,7 @@ mod tests {
         let both = kernels("0.24.0", P, K);
         assert_eq!((named(&both), draw(&both)), (vec!["top_k", "rejection_sampling"], expected));
         assert_eq!((both[0].2, both[0].3), (8.0, Kernel::Elementwise { launches: 1 }));
-        let sampling = SamplingDefaults { top_p: P, top_k: K, ..SamplingDefaults::default() };
+        let sampling = SamplingParams { top_p: P, top_k: K, ..SamplingParams::default() };
         assert_eq!(Truncation::JointRejection.templates(&sampling, 81_920).len(), 1, "SGLang masks nothing first");
         assert_eq!(named(&kernels("0.24.0", None, K)), ["rejection_sampling"]);
         assert_eq!(named(&kernels("0.24.0", None, None)), Vec::<&str>::new());

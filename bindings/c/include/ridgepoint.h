@@ -99,7 +99,7 @@ typedef struct {
    * out have vLLM's defaults, all of them with NULL. Keys: tensor_parallel_size, pipeline_parallel_size, data_parallel_size,
    * enable_expert_parallel, max_num_seqs, max_num_batched_tokens, max_model_len, gpu_memory_utilization,
    * cpu_offload_gb, kv_cache_dtype, block_size, enforce_eager, cudagraph_mode, cudagraph_capture_sizes, max_cudagraph_capture_size,
-   * attention_backend, disable_custom_all_reduce, generation_config. Any other key is an error.
+   * attention_backend, disable_custom_all_reduce, generation_config, override_generation_config. Any other key is an error.
    */
   const char *deployment_json;
   /**

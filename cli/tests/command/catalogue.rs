@@ -97,6 +97,26 @@ fn the_flag_changes_the_remark_but_no_time() {
 }
 
 #[test]
+fn an_override_replaces_the_models_sampling_parameters() {
+    let step = |flags: &str| {
+        let line = format!("--model llama-3.1-8b --hardware h100 --decode 128x500 --format json {flags}");
+        let json = predict(&line).json();
+        let kinds: Vec<String> =
+            json["operators"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap().to_owned()).collect();
+        (kinds, json["step_time_us"].as_f64().unwrap())
+    };
+    let (published, published_us) = step("");
+    let (greedy, greedy_us) = step("--override-generation-config {\"temperature\":0}");
+    let sorts = |kinds: &[String]| kinds.iter().any(|kind| kind.starts_with("top_p_sort"));
+    assert!(sorts(&published) && !sorts(&greedy), "{published:?} {greedy:?}");
+    assert!(greedy_us < published_us, "{greedy_us} {published_us}");
+    let (with_vllm, _) = step("--generation-config vllm --override-generation-config {\"top_p\":0.8}");
+    assert!(sorts(&with_vllm), "{with_vllm:?}");
+    predict("--model llama-3.1-8b --hardware h100 --decode 1x5 --override-generation-config {\"top_q\":1}")
+        .fails(1, &["override_generation_config.top_q", "top_p"]);
+}
+
+#[test]
 fn models_name_shows_the_parameters() {
     let shown = |name: &str| run(&["models", name]).stdout;
     assert!(shown("qwen2.5-7b").contains("repetition_penalty 1.05, temperature 0.7, top_k 20, top_p 0.8"));

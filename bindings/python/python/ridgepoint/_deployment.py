@@ -55,6 +55,8 @@ class Deployment:
     """Sums over tensor-parallel ranks by NCCL's ring."""
     generation_config: str = "auto"
     """Source of sampling defaults: "auto" (the model's generation_config.json) or "vllm" (neutral ones)."""
+    override_generation_config: dict[str, float] | None = None
+    """Sampling parameters in place of those, such as {"temperature": 0}: the server's, or those that all requests set themselves."""
 
     def __post_init__(self) -> None:
         for name in (

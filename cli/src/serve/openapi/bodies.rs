@@ -222,11 +222,11 @@ pub fn server_body<T: JsonSchema>(types: &mut SchemaGenerator, example: Value) -
         "anyOf": [{"type": "integer", "minimum": 1, "maximum": u32::MAX}, {"const": "auto"}, {"type": "null"}],
     });
     keys.insert("num_gpu_blocks_override".to_owned(), blocks);
-    let connector = json!({
-        "description": "vLLM's OffloadingConnector as an object or its JSON, in place of kv_offloading_size.",
-        "anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}],
-    });
-    keys.insert("kv_transfer_config".to_owned(), connector);
+    let object_or_text = |description: &str| json!({"description": description, "anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]});
+    let connector = "vLLM's OffloadingConnector as an object or its JSON, in place of kv_offloading_size.";
+    keys.insert("kv_transfer_config".to_owned(), object_or_text(connector));
+    let sampling = "Sampling parameters in place of those of generation_config, as an object or its JSON.";
+    keys.insert("override_generation_config".to_owned(), object_or_text(sampling));
     object(keys, &["model", "hardware"], example)
 }
 
