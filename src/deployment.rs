@@ -188,6 +188,12 @@ impl Deployment {
         Deployment { tensor_parallel_size, ..Deployment::default() }
     }
 
+    /// Number of GPUs of all replicas.
+    pub fn num_gpus(&self) -> u64 {
+        let sizes = [self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size];
+        sizes.into_iter().map(u64::from).fold(1, u64::saturating_mul)
+    }
+
     /// Parses a JSON object whose keys are the fields of this type; absent keys have vLLM's defaults.
     ///
     /// # Errors
@@ -292,7 +298,7 @@ impl Deployment {
         let zeros = sizes.into_iter().chain([("max_model_len", self.max_model_len.unwrap_or(1))]);
         let zeros = zeros.filter(|(_, value)| *value == 0);
         let mut problems: Vec<String> = zeros.map(|(key, _)| format!("{key} = 0 must be at least 1")).collect();
-        let parallel = sizes[..3].iter().fold(1, |product: u64, (_, size)| product.saturating_mul(u64::from(*size)));
+        let parallel = self.num_gpus();
         if parallel > 65_536 {
             problems.push(format!("tensor × pipeline × data parallel = {parallel} GPUs is more than 65536"));
         }

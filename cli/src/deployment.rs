@@ -116,8 +116,7 @@ impl Served {
     /// defaults.
     pub fn title(&self) -> String {
         let Served { model, hardware, deployment, .. } = self;
-        let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
-        let gpus: u64 = sizes.into_iter().map(u64::from).product();
+        let gpus = deployment.num_gpus();
         let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
         let linked = hardware.interconnect.map_or(gpus, |link| u64::from(link.num_gpus));
         let over = match deployment.tensor_parallel_size {

@@ -91,7 +91,7 @@ pub fn served(
     let engine = server.engine_config(&model, &hardware, &options.engine)?;
     let deployment = server.deployment;
     let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
-    notes.extend(steps.notes().iter().cloned());
+    notes.extend(steps.notes());
     notes.extend(engine.notes.iter().cloned());
     notes.extend(unlike_the_fitted(&steps, &engine.config));
     Ok((Served { model, hardware, deployment, steps }, engine))

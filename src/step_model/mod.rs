@@ -211,12 +211,13 @@ impl StepModel {
         self.mode
     }
 
-    /// Assumptions of the model, the deployment and the tables, in plain words. They are part of every estimate's warnings.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// Assumptions of the model, the deployment, the tables and the correction. They are part of every estimate's warnings.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.carried_over()).collect()
     }
 
-    /// A remark if the correction was fitted on other GPUs. It is part of every estimate's warnings.
+    /// A remark if the correction was fitted on other GPUs.
+    #[doc(hidden)]
     pub fn carried_over(&self) -> Option<String> {
         let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
         let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));

@@ -95,8 +95,7 @@ impl StepModel {
             }
         };
         let mut warnings = self.plan.warnings(&batch);
-        warnings.extend(self.notes.iter().cloned());
-        warnings.extend(self.carried_over());
+        warnings.extend(self.notes());
         warnings.extend(self.extrapolated(&batch));
         StepEstimate {
             step_time_us: time_us,

@@ -120,7 +120,7 @@ impl<'a> Description<'a> {
             deployment: &loaded.deployment,
             correction: CorrectionInfo::of(loaded.correction()),
             host: loaded.latency.host(),
-            notes: steps.notes().iter().cloned().chain(steps.carried_over()).collect(),
+            notes: steps.notes(),
         }
     }
 }

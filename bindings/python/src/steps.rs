@@ -261,8 +261,7 @@ impl StepModel {
     /// Assumptions about the model, the deployment and the tables.
     #[getter]
     pub fn notes(&self) -> Vec<String> {
-        let steps = self.latency.steps();
-        self.precision_notes.iter().chain(steps.notes()).cloned().chain(steps.carried_over()).collect()
+        self.precision_notes.iter().cloned().chain(self.latency.steps().notes()).collect()
     }
 }
 

@@ -84,8 +84,7 @@ pub fn run(args: &ColdStartArgs, common: &Common) -> Result<Outcome<ColdStartRep
     let served = args.step_model.open(common, true)?;
     let logs = read(&args.log)?;
     let opened = args.start.rates(args.fitted.as_deref(), &served.model, &served.hardware)?;
-    let mut warnings: Vec<String> = served.steps.notes().to_vec();
-    warnings.extend(served.steps.carried_over());
+    let mut warnings = served.steps.notes();
     warnings.extend(opened.notes);
     let options = args.step_model.prediction.options(common);
     let (rates, fit) = fitted(&logs, &served, &options, opened.rates, opened.fitted, &mut warnings)?;
@@ -94,7 +93,7 @@ pub fn run(args: &ColdStartArgs, common: &Common) -> Result<Outcome<ColdStartRep
     }
     let compile_cache = args.start.compile_cache();
     let start_up = start(&served, &rates, compile_cache, args.input_len)?;
-    if served.deployment.data_parallel_size.max(1) * served.deployment.tensor_parallel_size > GPUS_OF_A_HOST {
+    if served.deployment.num_gpus() > GPUS_OF_A_HOST {
         warnings
             .push("the server has more GPUs than a host: storage is read once, as if all hosts shared it".to_owned());
     }
@@ -116,7 +115,7 @@ pub fn run(args: &ColdStartArgs, common: &Common) -> Result<Outcome<ColdStartRep
 }
 
 /// GPUs of a common host.
-const GPUS_OF_A_HOST: u32 = 8;
+const GPUS_OF_A_HOST: u64 = 8;
 
 /// Predicts the start of a server.
 ///

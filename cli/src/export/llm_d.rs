@@ -42,7 +42,7 @@ pub fn run(served: Served, capture: &[PathBuf], common: &Common) -> Result<Outco
         max_num_batched_tokens: deployment.max_num_batched_tokens,
         max_model_len: u32::try_from(steps.plan().max_model_len).unwrap_or(u32::MAX),
     };
-    let mut notes: Vec<String> = steps.notes().iter().cloned().chain(steps.carried_over()).collect();
+    let mut notes = steps.notes();
     let correction = CorrectionInfo::of(steps.correction());
     let found = if capture.is_empty() {
         let scatter = steps.correction().map(|correction| correction.scatter);

@@ -103,8 +103,7 @@ fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<E
         correction: CorrectionInfo::of(steps.correction()),
         served: served.title(),
     };
-    let notes = steps.notes().iter().cloned().chain(steps.carried_over()).collect();
-    Ok(Outcome { notes, ..Outcome::of(exported) })
+    Ok(Outcome { notes: steps.notes(), ..Outcome::of(exported) })
 }
 
 impl Report for ExportReport<'_> {

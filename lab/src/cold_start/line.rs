@@ -2,10 +2,8 @@
 
 /// Longest time that a line states, s. A start takes minutes.
 const MAX_S: f64 = 1e6;
-/// Days before each month of a common year.
-const DAYS: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-/// Seconds of a common year.
-const YEAR_S: u64 = 365 * 86_400;
+/// Seconds of a day.
+const DAY_S: u64 = 86_400;
 
 /// The process that wrote a line, as in `(Worker_PP0_TP1 pid=7)`; empty without one.
 pub(super) fn process(line: &str) -> &str {
@@ -21,7 +19,7 @@ pub(super) fn ranks(process: &str) -> (Option<u32>, Option<u32>) {
     (after("_PP").or_else(|| after(" PP")), after("_TP").or_else(|| after(" TP")).or_else(|| after("rank=")))
 }
 
-/// The time of a line in seconds since the year's beginning: vLLM logs no year.
+/// The time of day of a line, s. A start takes less than a day, so the date is checked and not used.
 pub(super) fn stamp_s(line: &str) -> Option<u64> {
     let start = ["INFO ", "WARNING ", "ERROR ", "DEBUG "].into_iter().find_map(|level| {
         let (before, rest) = line.split_once(level)?;
@@ -29,16 +27,14 @@ pub(super) fn stamp_s(line: &str) -> Option<u64> {
     })?;
     let mut numbers = start.get(..14)?.split(['-', ' ', ':']).map(str::parse::<u64>);
     let mut next = |most: u64| numbers.next()?.ok().filter(|number| *number <= most);
-    let (month, day) = (next(12)?, next(31)?);
-    let (hour, minute, second) = (next(23)?, next(59)?, next(60)?);
-    let days = DAYS.get(usize::try_from(month.checked_sub(1)?).ok()?)? + day.checked_sub(1)?;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+    let date = [next(12)?, next(31)?];
+    let time_s = (next(23)? * 60 + next(59)?) * 60 + next(60)?;
+    (!date.contains(&0)).then_some(time_s)
 }
 
-/// Seconds from one stamp to a later one, over a turn of the year too.
+/// Seconds from one stamp to a later one, over midnight too.
 pub(super) fn elapsed_s(from_s: u64, to_s: u64) -> f64 {
-    let elapsed = if to_s >= from_s { to_s - from_s } else { (to_s + YEAR_S).saturating_sub(from_s) };
-    elapsed as f64
+    ((to_s + DAY_S).saturating_sub(from_s) % DAY_S) as f64
 }
 
 /// The number that follows a text, from 0 to a million.
@@ -95,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn stamps_count_over_months_and_the_turn_of_the_year() {
+    fn stamps_count_over_midnight() {
         let stamp = |text: &str| stamp_s(&format!("(APIServer pid=1) INFO {text} [x.py:1] y"));
         let between = |from, to| Some(elapsed_s(stamp(from)?, stamp(to)?));
         assert_eq!(between("11-22 01:53:56", "11-22 01:54:59"), Some(63.0));
         assert_eq!(between("10-31 23:59:50", "11-01 00:00:10"), Some(20.0));
-        assert_eq!(between("12-31 23:59:50", "01-01 00:00:10"), Some(20.0));
+        assert_eq!(between("02-29 23:59:50", "03-01 00:00:10"), Some(20.0));
         for bad in ["13-01 00:00:00", "00-10 00:00:00", "11-22 24:00:00", "11-22 01:53", "", "é1-22 01:53:56"] {
             assert_eq!(stamp(bad), None, "{bad}");
         }

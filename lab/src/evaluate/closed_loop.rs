@@ -85,7 +85,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
             place.insert(Rooflines::of_engine(&model, &hardware, &deployment, &engine, data_dir)?).clone()
         }
     };
-    notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
+    notes.extend(rooflines.calibrated.steps().notes());
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };

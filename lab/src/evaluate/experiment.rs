@@ -94,7 +94,7 @@ impl Experiment {
         let hardware = self.server.find_hardware(data_dir)?;
         let engine = self.server.engine_config(&model, &hardware, &Engine::default())?;
         let rooflines = Rooflines::new(&model, &hardware, &self.server.deployment, data_dir)?;
-        notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
+        notes.extend(rooflines.calibrated.steps().notes());
         notes.extend([&self.profile.notes, &self.server.notes, &engine.notes].into_iter().flatten().cloned());
         let concurrency = |stage: &StageLoad| match stage {
             StageLoad::Concurrent { concurrency_level, .. } => Some(*concurrency_level),

@@ -56,8 +56,6 @@ impl Point<'_> {
         let (server, load, source) =
             (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
         let deployment = &server.deployment;
-        let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
-        let [tensor_parallel_size, pipeline_parallel_size, data_parallel_size] = sizes.map(u64::from);
         let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
         let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| &model.name);
         let recorded_rate_per_s = match source {
@@ -70,10 +68,10 @@ impl Point<'_> {
             configuration: index as u64,
             model: model.to_owned(),
             hardware: self.hardware.name.clone(),
-            gpus: tensor_parallel_size * pipeline_parallel_size * data_parallel_size,
-            tensor_parallel_size,
-            pipeline_parallel_size,
-            data_parallel_size,
+            gpus: deployment.num_gpus(),
+            tensor_parallel_size: u64::from(deployment.tensor_parallel_size),
+            pipeline_parallel_size: u64::from(deployment.pipeline_parallel_size),
+            data_parallel_size: u64::from(deployment.data_parallel_size),
             efficiency: match self.options.efficiency {
                 EfficiencyMode::Tables => "tables".to_owned(),
                 EfficiencyMode::Ideal => "ideal".to_owned(),
@@ -124,8 +122,7 @@ impl Point<'_> {
         let latency = latency.as_ref().map_err(Clone::clone)?;
         engine.check_transfers(latency).map_err(reason)?;
         let steps = latency.steps();
-        row.warn(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
-        row.warn(steps.carried_over());
+        row.warn(server.notes.iter().chain(precision_notes).cloned().chain(steps.notes()));
         row.warn(unlike_the_fitted(steps, &engine.config));
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());

@@ -85,7 +85,7 @@ impl StepCase {
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
         let [calibrated, ideal] = uncorrected(model, hardware, deployment, &Engine::default(), data_dir)?;
-        notes.extend(calibrated.notes().iter().cloned());
+        notes.extend(calibrated.notes());
         dropped.merge(&periods.dropped());
         let preempting = periods.preempting(&trace);
         let mut rows: Vec<Interval> = periods.times.into_iter().flatten().collect();
