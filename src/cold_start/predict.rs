@@ -162,7 +162,7 @@ impl ColdStart<'_> {
     /// Those of [`KvCapacity::estimate`].
     pub fn amounts(&self) -> Result<Amounts> {
         let plan = self.steps.plan();
-        let capacity = KvCapacity::estimate(self.model, self.hardware, self.deployment, 0.0, &Engine::default())?;
+        let capacity = KvCapacity::estimate(self.model, self.hardware, self.deployment, &Engine::default())?;
         let layers = plan.pipeline_stages.iter().copied().max().unwrap_or(0);
         let eager = self.deployment.enforce_eager;
         let captures = plan.cuda_graphs.captures(self.deployment.max_num_seqs);

@@ -107,45 +107,25 @@ impl KvCapacity {
     /// no room for one request of `max_model_len`. The latter two report the shortfall and single-argument changes that fix
     /// it.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
-        Self::with_offload(model, hardware, deployment, deployment.cpu_offload_gb, &Engine::default())
+        Self::for_engine(model, hardware, deployment, &Engine::default())
     }
 
-    /// Returns the KV capacity of a deployment that keeps `cpu_offload_gb` GiB of each GPU's weights in host memory, as vLLM's
-    /// argument of that name does. The version of `engine` decides what sampling takes.
+    /// [`KvCapacity::new`] under a version of an engine, which decides what sampling takes.
     ///
     /// # Errors
-    /// Those of [`KvCapacity::new`], and `ErrorKind::InvalidArgument` if `cpu_offload_gb` is negative or not finite.
-    pub fn with_offload(
-        model: &Model,
-        hardware: &Hardware,
-        deployment: &Deployment,
-        cpu_offload_gb: f64,
-        engine: &Engine,
-    ) -> Result<Self> {
-        let capacity = Self::estimate(model, hardware, deployment, cpu_offload_gb, engine)?;
+    /// Those of [`KvCapacity::new`].
+    pub fn for_engine(model: &Model, hardware: &Hardware, deployment: &Deployment, engine: &Engine) -> Result<Self> {
+        let capacity = Self::estimate(model, hardware, deployment, engine)?;
         let origin = format!("{} on {}", model.name, hardware.name);
-        remedy::check(origin, deployment, &capacity, |changed| {
-            Self::estimate(model, hardware, changed, cpu_offload_gb, engine)
-        })?;
+        remedy::check(origin, deployment, &capacity, |changed| Self::estimate(model, hardware, changed, engine))?;
         Ok(capacity)
     }
 
     /// Evaluates the equation alone. A deployment that does not fit has a negative KV cache and no blocks.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` if the deployment does not fit the model, `ErrorKind::InvalidArgument` if `cpu_offload_gb` is
-    /// negative or not finite.
-    pub fn estimate(
-        model: &Model,
-        hardware: &Hardware,
-        deployment: &Deployment,
-        cpu_offload_gb: f64,
-        engine: &Engine,
-    ) -> Result<Self> {
-        if !(cpu_offload_gb.is_finite() && cpu_offload_gb >= 0.0) {
-            let reason = "must be a number of GiB, at least 0";
-            return Err(Error::invalid_argument("cpu_offload_gb", cpu_offload_gb.to_string(), reason));
-        }
+    /// `ErrorKind::Invalid` if the deployment does not fit the model.
+    pub fn estimate(model: &Model, hardware: &Hardware, deployment: &Deployment, engine: &Engine) -> Result<Self> {
         let memory = Memory::new(model, deployment)?;
         let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
         let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
@@ -154,7 +134,7 @@ impl KvCapacity {
         let states = StateBlocks::new(model, &memory, deployment);
         let position_table_bytes = position_table_bytes(model);
         let forward_bytes = forward_bytes(model, deployment, max_model_len);
-        let offloaded = Offloaded::new(model, deployment, cpu_offload_gb * GIB).stage_bytes;
+        let offloaded = Offloaded::new(model, deployment).stage_bytes;
         let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
             let offloaded_bytes = offloaded.get(stage).map_or(0.0, |moved_bytes| stored_bytes.min(*moved_bytes));
             let weight_bytes = stored_bytes - offloaded_bytes;

@@ -72,8 +72,7 @@ fn a_table_of_ten_million_positions_takes_two_and_a_half_gib() {
 #[test]
 fn weights_on_the_host_leave_room_on_the_gpu() {
     let model = Model::find("llama-2-7b").unwrap();
-    let with =
-        |cpu_offload_gb| KvCapacity::with_offload(&model, &h100(), &small_steps(1), cpu_offload_gb, &Engine::default());
+    let with = |cpu_offload_gb| KvCapacity::new(&model, &h100(), &Deployment { cpu_offload_gb, ..small_steps(1) });
     let (none, some, all) = (with(0.0).unwrap(), with(4.0).unwrap(), with(1000.0).unwrap());
     // Ten layers of 404,766,720 bytes, and of the eleventh qkv_proj, o_proj and all of gate_up_proj, which passes the 4 GiB.
     assert_eq!(some.offloaded_bytes, 4_047_667_200.0 + 100_663_296.0 + 33_554_432.0 + 180_355_072.0);
@@ -82,7 +81,7 @@ fn weights_on_the_host_leave_room_on_the_gpu() {
     // Embedding, LM head and the last norm stay.
     assert_eq!(all.weight_bytes, 2.0 * 32_000.0 * 4096.0 * 2.0 + 8192.0);
     for wrong in [-1.0, f64::NAN, f64::INFINITY] {
-        assert!(matches!(with(wrong), Err(error) if error.kind() == ErrorKind::InvalidArgument), "{wrong}");
+        assert!(matches!(with(wrong), Err(error) if error.kind() == ErrorKind::Invalid), "{wrong}");
     }
 }
 
@@ -156,7 +155,7 @@ fn a_context_that_does_not_fit_names_the_longest_that_does() {
     let deployment = Deployment { max_model_len: Some(32_768), ..small_steps(2) };
     let found = problems("llama-3.1-70b", "h100", &deployment);
     let estimate =
-        KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, 0.0, &Engine::default());
+        KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, &Engine::default());
     let tokens = estimate.unwrap().usable_tokens();
     assert_eq!(tokens, 1758 * 16);
     assert!(found[0].contains(&format!("room for {tokens} tokens")), "{found:?}");
@@ -241,7 +240,7 @@ const MODELS: [&str; 8] = [
 ];
 
 fn estimate(model: &str, deployment: &Deployment) -> Option<KvCapacity> {
-    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, 0.0, &Engine::default()).ok()
+    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, &Engine::default()).ok()
 }
 
 proptest! {

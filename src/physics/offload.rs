@@ -41,8 +41,9 @@ struct Parameter {
 }
 
 impl Offloaded {
-    /// Moves parameters of each stage's first layers to the host until `limit_bytes` are reached; none for a limit of 0.
-    pub(crate) fn new(model: &Model, deployment: &Deployment, limit_bytes: f64) -> Self {
+    /// Moves parameters of each stage's first layers to the host until `cpu_offload_gb` are reached.
+    pub(crate) fn new(model: &Model, deployment: &Deployment) -> Self {
+        let limit_bytes = deployment.cpu_offload_gb * GIB;
         if limit_bytes <= 0.0 {
             return Offloaded::default();
         }
@@ -73,14 +74,13 @@ impl Offloaded {
         offloaded
     }
 
-    /// Moves `cpu_offload_gb` of the deployment.
+    /// [`Offloaded::new`], unless the layers have less.
     ///
     /// # Errors
     /// More than the layers of any rank have.
-    pub(super) fn of_deployment(model: &Model, deployment: &Deployment) -> Result<Self> {
-        let limit_bytes = deployment.cpu_offload_gb * GIB;
-        let offloaded = Self::new(model, deployment, limit_bytes);
-        if limit_bytes <= offloaded.most_bytes * (1.0 + 1e-9) {
+    pub(super) fn checked(model: &Model, deployment: &Deployment) -> Result<Self> {
+        let offloaded = Self::new(model, deployment);
+        if deployment.cpu_offload_gb * GIB <= offloaded.most_bytes * (1.0 + 1e-9) {
             return Ok(offloaded);
         }
         let reason = format!(

@@ -111,7 +111,7 @@ impl StepPlan {
         if is_hybrid {
             groups.reverse();
         }
-        let offloaded = Offloaded::of_deployment(model, deployment)?;
+        let offloaded = Offloaded::checked(model, deployment)?;
         for (at, group) in groups {
             let window = layer::window(group).unwrap_or_default();
             let templates = layer::templates(group, &windows, engine, context).into_iter();

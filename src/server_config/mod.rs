@@ -74,8 +74,6 @@ pub struct ServerConfig {
     pub scheduler: SchedulerOptions,
     /// KV blocks; `None` takes those of the memory equation.
     pub num_gpu_blocks_override: Option<u32>,
-    /// GiB of each GPU's weights that stay in host memory: those of the deployment, as its reader sets both.
-    pub cpu_offload_gb: f64,
     /// The host's tier of KV blocks; `None` without one.
     pub kv_offloading: Option<KvOffloading>,
     /// Notes for users about keys that have no effect.
@@ -108,7 +106,6 @@ impl ServerConfig {
             precision: None,
             scheduler: SchedulerOptions::default(),
             num_gpu_blocks_override: None,
-            cpu_offload_gb: 0.0,
             kv_offloading: None,
             notes: Vec::new(),
             names_only: false,
@@ -195,8 +192,8 @@ impl ServerConfig {
     pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &crate::Engine) -> Result<Engine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
-            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, self.cpu_offload_gb, kernels)?,
-            None => KvCapacity::with_offload(model, hardware, &self.deployment, self.cpu_offload_gb, kernels)?,
+            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,
+            None => KvCapacity::for_engine(model, hardware, &self.deployment, kernels)?,
         };
         let num_gpu_blocks = self.num_gpu_blocks_override.unwrap_or(capacity.num_gpu_blocks);
         if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.num_gpu_blocks) {
@@ -204,12 +201,6 @@ impl ServerConfig {
                 "num_gpu_blocks_override = {num_gpu_blocks}: the memory equation finds room for {} blocks, so such a server might \
                  not start",
                 capacity.num_gpu_blocks
-            ));
-        }
-        if capacity.offloaded_bytes > 0.0 && self.deployment.cpu_offload_gb <= 0.0 {
-            notes.push(format!(
-                "cpu_offload_gb = {}: the weights on the host cross the bus in every step, which the step time leaves out",
-                self.cpu_offload_gb
             ));
         }
         let max_model_len = u32::try_from(capacity.max_model_len).unwrap_or(u32::MAX);

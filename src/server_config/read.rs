@@ -141,12 +141,10 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     let precision = keys.read("precision", PRECISIONS, |value| MatmulFormat::parse(value.as_str()?));
     let is_auto = keys.get("num_gpu_blocks_override").and_then(Value::as_str) == Some("auto");
     let num_gpu_blocks_override = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
-    let cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
-    deployment.cpu_offload_gb = cpu_offload_gb;
+    deployment.cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
     let kv_offloading = KvOffloading::read(keys);
     let server = ServerConfig::new(origin, model?, hardware?);
-    let sizes = ServerConfig { num_gpu_blocks_override, cpu_offload_gb, kv_offloading, ..server };
-    Some(ServerConfig { deployment, precision, scheduler, ..sizes })
+    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, kv_offloading, ..server })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

@@ -16,8 +16,6 @@ use crate::fault::{detached, raised, to_json};
 pub struct Scheduler {
     /// Number of KV blocks. Defaults to the memory equation's.
     pub num_gpu_blocks_override: Option<u32>,
-    /// GiB of each GPU's weights kept in host memory.
-    pub cpu_offload_gb: f64,
     enable_prefix_caching: Option<bool>,
     enable_chunked_prefill: Option<bool>,
     async_scheduling: Option<bool>,
@@ -52,7 +50,6 @@ impl Scheduler {
         let options = server.scheduler;
         Ok(Scheduler {
             num_gpu_blocks_override: server.num_gpu_blocks_override,
-            cpu_offload_gb: server.cpu_offload_gb,
             enable_prefix_caching: options.enable_prefix_caching,
             enable_chunked_prefill: options.enable_chunked_prefill,
             async_scheduling: options.async_scheduling,

@@ -81,7 +81,6 @@ fn replayed(
         deployment: steps.deployment.clone(),
         scheduler: scheduler.options(),
         num_gpu_blocks_override: scheduler.num_gpu_blocks_override,
-        cpu_offload_gb: scheduler.cpu_offload_gb.max(steps.deployment.cpu_offload_gb),
         ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
     };
     let mut engine = server.engine_config(&steps.model, &steps.hardware, &Engine::default()).map_err(raised)?;

@@ -10,7 +10,7 @@ use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
 
 use crate::columns::{Column, flags, positions, tokens};
@@ -230,14 +230,8 @@ impl StepModel {
     }
 
     /// Returns the memory equation as JSON.
-    fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: Option<f64>) -> PyResult<String> {
-        detached(py, || {
-            let cpu_offload_gb = cpu_offload_gb.unwrap_or(self.deployment.cpu_offload_gb);
-            let engine = Engine::default();
-            let capacity =
-                KvCapacity::with_offload(&self.model, &self.hardware, &self.deployment, cpu_offload_gb, &engine);
-            to_json(&capacity.map_err(raised)?)
-        })
+    fn _kv_capacity(&self, py: Python<'_>) -> PyResult<String> {
+        detached(py, || to_json(&KvCapacity::new(&self.model, &self.hardware, &self.deployment).map_err(raised)?))
     }
 
     /// Short name of the model.

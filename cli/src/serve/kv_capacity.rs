@@ -67,9 +67,9 @@ pub async fn kv_capacity(State(app): State<Arc<App>>, request: Request<Body>) ->
 
 fn evaluated(of: Found) -> Result<KvCapacityAnswer, Error> {
     let Found { server, model, hardware, notes, options, .. } = of;
-    let (deployment, offload_gb) = (server.deployment, server.cpu_offload_gb);
-    let capacity = KvCapacity::estimate(&model, &hardware, &deployment, offload_gb, &options.engine)?;
-    let problems = match KvCapacity::with_offload(&model, &hardware, &deployment, offload_gb, &options.engine) {
+    let deployment = server.deployment;
+    let capacity = KvCapacity::estimate(&model, &hardware, &deployment, &options.engine)?;
+    let problems = match KvCapacity::for_engine(&model, &hardware, &deployment, &options.engine) {
         Ok(_) => Vec::new(),
         Err(error) => error.problems().to_vec(),
     };

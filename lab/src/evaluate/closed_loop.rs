@@ -89,7 +89,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
-    let capacity = KvCapacity::with_offload(&model, &hardware, &served, 0.0, &engine)?;
+    let capacity = KvCapacity::for_engine(&model, &hardware, &served, &engine)?;
     let mut engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
     engine.async_scheduling = schedules_ahead(row);
     if !engine.async_scheduling {

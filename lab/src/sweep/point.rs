@@ -87,7 +87,7 @@ impl Point<'_> {
             block_size: u64::from(deployment.block_size),
             enforce_eager: deployment.enforce_eager,
             generation_config: deployment.generation_config,
-            cpu_offload_gb: server.cpu_offload_gb,
+            cpu_offload_gb: deployment.cpu_offload_gb,
             load: source.path().unwrap_or("generated").to_owned(),
             burstiness: is_open.then_some(load.burstiness),
             concurrency,

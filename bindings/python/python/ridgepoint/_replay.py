@@ -50,8 +50,6 @@ class Scheduler:
 
     num_gpu_blocks_override: int | None = None
     """Number of KV blocks. Defaults to the memory equation's."""
-    cpu_offload_gb: float = 0.0
-    """GiB of each GPU's weights kept in host memory."""
     enable_prefix_caching: bool | None = None
     enable_chunked_prefill: bool | None = None
     async_scheduling: bool | None = None

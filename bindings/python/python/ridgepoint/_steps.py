@@ -222,15 +222,13 @@ class StepModel(_native.StepModel):
         """
         return super().kv_transfer_time_us(direction, whole_number("num_bytes", num_bytes, most=2**64 - 1))
 
-    def kv_capacity(self, *, cpu_offload_gb: float | None = None) -> KvCapacity:
-        """How many KV blocks such a server has. ``cpu_offload_gb`` defaults to the deployment's.
+    def kv_capacity(self) -> KvCapacity:
+        """How many KV blocks such a server has.
 
         Raises:
             RidgepointError: the weights or one request of ``max_model_len`` do not fit; the message says what would.
         """
-        offload_gb = None if cpu_offload_gb is None else real_number("cpu_offload_gb", cpu_offload_gb)
-        values = json.loads(self._kv_capacity(offload_gb))
-        return record(KvCapacity, values)
+        return record(KvCapacity, json.loads(self._kv_capacity()))
 
 
 def _made(
