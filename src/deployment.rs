@@ -34,7 +34,7 @@ pub struct Deployment {
     /// Share of device memory that the engine may use.
     pub gpu_memory_utilization: f64,
     /// GiB of each GPU's weights that stay in host memory, of the first layers. Kernels read them over the bus in every step.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub cpu_offload_gb: f64,
     /// KV cache format; `None` is vLLM's `auto`: the checkpoint's scheme, else the model's dtype.
     pub kv_cache_dtype: Option<DType>,
@@ -60,7 +60,7 @@ pub struct Deployment {
     /// Source of the sampling parameters of requests that set none.
     pub generation_config: GenerationConfig,
     /// Sampling parameters in place of those of that source: the server's, or those that all requests set themselves.
-    #[serde(skip_serializing_if = "sets_nothing")]
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub override_generation_config: SamplingParams,
 }
 
@@ -134,14 +134,6 @@ fn name_of(value: &impl Serialize) -> String {
 
 /// What `cpu_offload_gb` must be.
 const OFFLOAD: &str = "a number of GiB, at least 0";
-
-fn sets_nothing(params: &SamplingParams) -> bool {
-    *params == SamplingParams::default()
-}
-
-fn is_zero(value: &f64) -> bool {
-    *value <= 0.0
-}
 
 /// A name in any case.
 fn read_name<T: DeserializeOwned>(value: &Value) -> Option<T> {
@@ -300,7 +292,7 @@ impl Deployment {
         let mut problems: Vec<String> = zeros.map(|(key, _)| format!("{key} = 0 must be at least 1")).collect();
         let parallel = self.num_gpus();
         if parallel > 65_536 {
-            problems.push(format!("tensor × pipeline × data parallel = {parallel} GPUs is more than 65536"));
+            problems.push(format!("tensor_parallel_size × pipeline_parallel_size × data_parallel_size = {parallel} GPUs is more than 65536"));
         }
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));

@@ -19,6 +19,11 @@ pub const NS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a microsecond.
 pub const NS_PER_US: u64 = 1_000;
 
+/// Whether a value is the zero of its type, which JSON leaves out of some objects.
+pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Nanoseconds of a replay's clock in microseconds.
 #[cfg(feature = "replay")]
 pub fn ns_to_us(ns: u64) -> f64 {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::term::{Seconds, Source};
-use crate::hardware::{Architecture, Hardware, InterconnectKind};
+use crate::hardware::Hardware;
 use crate::units::GIGA;
 
 /// Where the weights lie when the server starts.
@@ -148,7 +148,8 @@ impl RateName {
                 ),
             },
             RateName::HostToDeviceBytesPerS => {
-                let most = 0.8 * bus_bytes_per_s(hardware);
+                // A GPU whose link is not known is taken to have PCIe Gen5.
+                let most = 0.8 * hardware.host_link.map_or(64.0 * GIGA, |link| link.unidirectional_bytes_per_s);
                 let origin = "copies from pageable memory through a staging buffer; at most 80 % of the bus";
                 assumed(8.0 * GIGA, 3.0 * GIGA, most.max(8.0 * GIGA), origin)
             }
@@ -185,18 +186,6 @@ impl RateName {
                 assumed(0.2, 0.02, 2.0, "no GPU was measured; kernels that the warm-up did not meet")
             }
         }
-    }
-}
-
-/// One direction of the bus between the host and a GPU, bytes per second. The datasheets of GPUs with NVLink name that instead, so the
-/// bus is that of the generation.
-fn bus_bytes_per_s(hardware: &Hardware) -> f64 {
-    match hardware.interconnect {
-        Some(link) if link.kind == InterconnectKind::Pcie => link.unidirectional_bytes_per_s,
-        _ => match hardware.architecture {
-            Architecture::Ampere | Architecture::Ada => 32.0 * GIGA,
-            _ => 64.0 * GIGA,
-        },
     }
 }
 
@@ -249,12 +238,6 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_bus_is_that_of_the_datasheet_or_of_the_generation() {
-        let bus = |gpu| (bus_bytes_per_s(&Hardware::find(gpu).unwrap()) / GIGA).to_string();
-        assert_eq!(["a100", "h100", "l40s", "b200"].map(bus), ["32", "64", "32", "64"]);
-    }
 
     #[test]
     fn names_of_storage_come_back() {

@@ -49,13 +49,8 @@ pub struct Source {
     /// Whether the solver converged.
     pub converged: bool,
     /// Whether step times hold the host's share: they were fitted on periods of an engine that schedules synchronously, or may.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steps_hold_scheduling: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Scatter of what was measured around predictions: standard deviations of ln(measured / predicted), for models that the

@@ -236,7 +236,7 @@ impl Tables {
         let mut gpus: Vec<(bool, &String)> = Vec::new();
         for gpu in &self.gpus {
             let is_sorted = F::IS_COLLECTIVE && is_rack(&self.hardware) && *gpu != self.hardware.name;
-            gpus.push((is_sorted && !is_rack(&Hardware::builtin(gpu)?), gpu));
+            gpus.push((is_sorted && !is_rack(&Hardware::find_in(self.data_dir.as_deref(), gpu)?), gpu));
         }
         gpus.sort_by_key(|(is_farther, _)| *is_farther);
         Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())

@@ -1,11 +1,13 @@
 //! The peak of the engine's profiling run: a forward pass of the largest step, then sampling for the most requests.
 
 use crate::deployment::Deployment;
+use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 use crate::physics::Ranks;
 use crate::physics::mla::latent_width;
 use crate::physics::projection::kv_heads_per_rank;
+use crate::physics::state_shape::StateHeads;
 use crate::physics::truncation::Truncation;
 
 /// Bytes per (request, vocabulary entry) at the fullest moment of sampling, which is inside the sort of top-p and top-k:
@@ -55,7 +57,7 @@ pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64)
         .min(LATENT_CONTEXT_TOKENS);
     let hidden = model.hidden_size as f64;
     let widest = |group: &LayerGroup| {
-        let attention = tokens * attention_width(&group.attention, ranks);
+        let attention = tokens * attention_width(&group.attention, model.dtype, ranks);
         attention.max(feed_forward(group, hidden, tokens, expert_tokens, ranks))
     };
     let layer = model.layers.iter().map(widest).fold(0.0, f64::max);
@@ -106,7 +108,7 @@ pub fn sampling_bytes(model: &Model, deployment: &Deployment, engine: &Engine) -
 }
 
 /// Returns the width of query, key, value and output together.
-fn attention_width(attention: &Attention, ranks: Ranks) -> f64 {
+fn attention_width(attention: &Attention, dtype: DType, ranks: Ranks) -> f64 {
     let width = match attention {
         Attention::Gqa(gqa) => {
             let heads = gqa.num_heads / ranks.tensor;
@@ -125,7 +127,10 @@ fn attention_width(attention: &Attention, ranks: Ranks) -> f64 {
             }
         }
         // Inputs with their gate, convolved inputs, and the output.
-        Attention::State(mixer) => (2 * mixer.conv_dim() + 2 * mixer.num_heads * mixer.head_dim) / ranks.tensor,
+        Attention::State(mixer) => {
+            let heads = StateHeads::new(mixer, dtype, ranks);
+            2 * (heads.conv_dim() + heads.value_dim())
+        }
         Attention::None => 0,
     };
     width as f64

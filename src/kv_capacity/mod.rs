@@ -91,7 +91,7 @@ pub struct KvCapacity {
     /// Tokens of a block; in a hybrid model at least as many as take the memory of a layer's state.
     pub block_size: u32,
     /// Blocks that a request holds beside those of its tokens, for the states of a hybrid model.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub state_blocks_per_request: u32,
     /// Blocks, rounded down.
     pub num_gpu_blocks: u32,
@@ -287,11 +287,6 @@ impl Cache {
         // The conversion saturates below zero and above u32::MAX.
         ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(self.block_size))).floor() as u32
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(blocks: &u32) -> bool {
-    *blocks == 0
 }
 
 /// Returns the most tokens that the sliding windows of so many running requests hold.

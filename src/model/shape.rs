@@ -178,16 +178,6 @@ pub struct StateMixer {
     pub out_weights: WeightFormat,
 }
 
-impl StateMixer {
-    /// Channels of the convolution: queries, keys and values.
-    ///
-    /// # Formula
-    /// `2·key_heads·key_head_dim + heads·head_dim`.
-    pub fn conv_dim(&self) -> u64 {
-        2 * self.num_key_heads * self.key_head_dim + self.num_heads * self.head_dim
-    }
-}
-
 /// The token mixer of a layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -35,7 +35,7 @@ pub struct EngineConfig {
     /// Tokens of a KV block.
     pub block_size: u32,
     /// Blocks that a running request holds beside those of its tokens: for the states of a hybrid model, one per group of layers.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub state_blocks_per_request: u32,
     /// Number of KV blocks, including the one that the engine reserves.
     pub num_gpu_blocks: u32,
@@ -59,12 +59,15 @@ pub struct EngineConfig {
     pub kv_offload: Option<KvOffload>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(blocks: &u32) -> bool {
-    *blocks == 0
-}
-
 impl EngineConfig {
+    /// Most of `tokens` prompt tokens that one step takes of a request.
+    pub(super) fn chunk(&self, tokens: u32) -> u32 {
+        match self.long_prefill_token_threshold {
+            0 => tokens,
+            threshold => tokens.min(threshold),
+        }
+    }
+
     /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
     /// scheduling on, first come first served.
     pub fn new(deployment: &Deployment, max_model_len: u32, num_gpu_blocks: u32) -> Self {

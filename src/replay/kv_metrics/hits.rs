@@ -28,7 +28,7 @@ pub struct Hits {
     /// Tokens of these that were loaded from the host's tier, and that it held.
     pub host_hit_tokens: u64,
     /// Tokens of these that the host read from the disk and the GPU then loaded; left out without any.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub disk_hit_tokens: u64,
     /// Tokens of these that were computed.
     pub missed_tokens: u64,
@@ -67,16 +67,6 @@ impl Hits {
     pub fn gpu_hit_share(&self) -> Option<f64> {
         (self.asked_tokens > 0).then(|| real(self.gpu_hit_tokens) / real(self.asked_tokens))
     }
-
-    /// Share of the prompt tokens that the host's tier held; `None` without prompts.
-    pub fn host_hit_share(&self) -> Option<f64> {
-        (self.asked_tokens > 0).then(|| real(self.host_hit_tokens) / real(self.asked_tokens))
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
 }
 
 /// Whether the engine scheduled a request.

@@ -20,12 +20,13 @@ impl LoadOrCompute {
     ///
     /// # Formula
     /// `saved = T(prefix + block, 0) − T(block, prefix)`, with `T(n, cached)` the steps of a prompt of `n` tokens in chunks of
-    /// `max_num_batched_tokens`; `load = kv_transfer_time(blocks · bytes)`.
+    /// `max_num_batched_tokens`, or `long_prefill_token_threshold`; `load = kv_transfer_time(blocks · bytes)`.
     pub fn of(latency: &dyn LatencyModel, engine: &EngineConfig, num_blocks: u32) -> Self {
         let tokens = num_blocks.saturating_mul(engine.block_size);
         let bytes = engine.kv_offload.as_ref().map_or(0, |tier| tier.block_bytes).saturating_mul(u64::from(num_blocks));
         let end = tokens.saturating_add(engine.block_size);
-        let prompt_us = |from| prefill_time_us(latency, &[], from..end, engine.max_num_batched_tokens.max(1));
+        let prompt_us =
+            |from| prefill_time_us(latency, &[], from..end, engine.chunk(engine.max_num_batched_tokens).max(1));
         let saved_us = prompt_us(0) - prompt_us(tokens);
         LoadOrCompute { tokens, load_us: latency.kv_transfer_time_us(TransferDirection::CpuToGpu, bytes), saved_us }
     }

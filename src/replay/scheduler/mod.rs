@@ -161,7 +161,7 @@ impl<'a> Scheduler<'a> {
         if state.sampled >= state.num_output_tokens {
             return 0;
         }
-        self.chunk(state.num_prompt_tokens + known - state.computed)
+        self.config.chunk(state.num_prompt_tokens + known - state.computed)
     }
 
     fn schedule_running(&mut self, batch: &mut Batch, budget: &mut u32) {
@@ -212,7 +212,7 @@ impl<'a> Scheduler<'a> {
             }
             let state = &self.slots[slot as usize];
             let Prefix { cached, held_blocks, free_hits, .. } = prefix;
-            let wanted = self.chunk(state.num_tokens() - cached);
+            let wanted = self.config.chunk(state.num_tokens() - cached);
             if !self.config.enable_chunked_prefill && wanted > *budget {
                 break;
             }
@@ -252,13 +252,6 @@ impl<'a> Scheduler<'a> {
         let state = &self.slots[slot as usize];
         let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);
         blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= self.cache.pool.num_free
-    }
-
-    fn chunk(&self, wanted: u32) -> u32 {
-        match self.config.long_prefill_token_threshold {
-            0 => wanted,
-            threshold => wanted.min(threshold),
-        }
     }
 
     fn put(&mut self, slot: u32, num_tokens: u32, known: u32, batch: &mut Batch) {
