@@ -157,7 +157,7 @@ pub fn profile(bytes: &[u8]) {
         _ => 0,
     };
     if requests <= MOST_REQUESTS && prompts <= MOST_PROMPTS {
-        assert_eq!(drain(&mut *profile.workload(0)), requests);
+        assert_eq!(u64::from(drain(&mut *profile.workload(0))), requests);
         profile.summary(0);
     }
 }
@@ -181,14 +181,14 @@ fn requests_of(bytes: &[u8], format: Option<Format>) {
 }
 
 /// Takes every request of a load, each of which is over at once; returns their number.
-fn drain(load: &mut dyn Workload) -> u64 {
-    let (mut drawn, mut now_ns) = (0, 0);
+fn drain(load: &mut dyn Workload) -> u32 {
+    let (mut drawn, mut now_ns) = (0_u32, 0);
     while let Some(next_ns) = load.next_arrival_ns() {
         assert!(next_ns >= now_ns, "times decrease");
         now_ns = next_ns;
         let request = load.next_request().expect("a request is due");
         assert!(request.num_prompt_tokens > 0 && request.num_output_tokens > 0, "{request:?}");
-        load.finished(now_ns, request.stage);
+        load.finished(now_ns, request.stage, drawn);
         drawn += 1;
     }
     drawn

@@ -64,15 +64,10 @@ impl BatchSums {
     ///
     /// # Errors
     /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) with every
-    /// request that schedules nothing or outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than
-    /// `MAX_WINDOWS` windows.
+    /// request that schedules nothing or outgrows `max_model_len`.
     pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
         if requests.is_empty() {
             return Err(Error::empty_step());
-        }
-        if windows.len() > MAX_WINDOWS {
-            let problem = format!("{} kinds of attention window; at most {MAX_WINDOWS} are supported", windows.len());
-            return Err(Error::invalid("model", vec![problem]));
         }
         let mut sums = BatchSums::default();
         let (mut culprits, mut problems) = (0, Vec::new());
@@ -141,17 +136,8 @@ impl BatchSums {
         }
     }
 
-    /// Adds other requests.
-    pub fn add(&mut self, other: &BatchSums) {
-        self.each(other, u64::wrapping_add, u128::wrapping_add);
-    }
-
     /// Removes requests that were added before.
     pub fn remove(&mut self, other: &BatchSums) {
-        self.each(other, u64::wrapping_sub, u128::wrapping_sub);
-    }
-
-    fn each(&mut self, other: &BatchSums, narrow: fn(u64, u64) -> u64, wide: fn(u128, u128) -> u128) {
         let pairs = [
             (&mut self.num_tokens, other.num_tokens),
             (&mut self.num_sampled, other.num_sampled),
@@ -161,13 +147,13 @@ impl BatchSums {
             (&mut self.prefill_context_tokens, other.prefill_context_tokens),
         ];
         for (mine, theirs) in pairs {
-            *mine = narrow(*mine, theirs);
+            *mine = mine.wrapping_sub(theirs);
         }
-        self.prefill_squared_tokens = wide(self.prefill_squared_tokens, other.prefill_squared_tokens);
+        self.prefill_squared_tokens = self.prefill_squared_tokens.wrapping_sub(other.prefill_squared_tokens);
         for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
-            mine.decode_kv_tokens = narrow(mine.decode_kv_tokens, theirs.decode_kv_tokens);
-            mine.prefill_kv_tokens = narrow(mine.prefill_kv_tokens, theirs.prefill_kv_tokens);
-            mine.prefill_pairs = wide(mine.prefill_pairs, theirs.prefill_pairs);
+            mine.decode_kv_tokens = mine.decode_kv_tokens.wrapping_sub(theirs.decode_kv_tokens);
+            mine.prefill_kv_tokens = mine.prefill_kv_tokens.wrapping_sub(theirs.prefill_kv_tokens);
+            mine.prefill_pairs = mine.prefill_pairs.wrapping_sub(theirs.prefill_pairs);
         }
     }
 }
@@ -247,7 +233,7 @@ mod tests {
 
     fn sums(requests: &[Request]) -> BatchSums {
         let mut sums = BatchSums::default();
-        requests.iter().for_each(|request| sums.add(&BatchSums::of(request, &WINDOWS)));
+        requests.iter().for_each(|request| sums.add_request(request, &WINDOWS));
         sums
     }
 
@@ -260,7 +246,7 @@ mod tests {
         #[test]
         fn what_was_added_can_be_taken_away(kept in requests(), gone in requests()) {
             let mut both = sums(&kept);
-            both.add(&sums(&gone));
+            gone.iter().for_each(|request| both.add_request(request, &WINDOWS));
             for request in &gone {
                 both.remove(&BatchSums::of(request, &WINDOWS));
             }

@@ -73,13 +73,9 @@ impl Workload for HeldRequests<'_> {
         Some(WorkloadRequest { arrival_ns: request.arrival_ns.max(self.ready_ns), ..request })
     }
 
-    fn finished(&mut self, now_ns: u64, stage: u32) {
-        self.workload.finished(now_ns, stage);
-    }
-
-    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
         let left_out = u32::try_from(self.left_out).unwrap_or(u32::MAX);
-        self.workload.finished_request(now_ns, stage, request.saturating_add(left_out));
+        self.workload.finished(now_ns, stage, request.saturating_add(left_out));
     }
 
     fn expected_requests(&self) -> Option<usize> {

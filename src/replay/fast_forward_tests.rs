@@ -56,7 +56,7 @@ impl Workload for Load {
         self.due_ns.as_mut().map(VecDeque::pop_front);
         self.requests.pop_front().map(|request| WorkloadRequest { arrival_ns, ..request })
     }
-    fn finished(&mut self, now_ns: u64, _: u32) {
+    fn finished(&mut self, now_ns: u64, _: u32, _request: u32) {
         self.last_ns = self.last_ns.max(now_ns);
         if let Some(due_ns) = &mut self.due_ns {
             due_ns.push_back(self.last_ns);

@@ -80,7 +80,7 @@ impl Workload for FixedList {
         Some(request)
     }
 
-    fn finished(&mut self, _now_ns: u64, _stage: u32) {}
+    fn finished(&mut self, _now_ns: u64, _stage: u32, _request: u32) {}
 
     fn expected_requests(&self) -> Option<usize> {
         Some(self.requests.len())
@@ -98,7 +98,7 @@ mod tests {
         let mut load = list.clone();
         assert_eq!((load.next_arrival_ns(), load.expected_requests()), (Some(5), Some(2)));
         assert_eq!(load.next_request(), Some(WorkloadRequest::new(5, 10, 1)));
-        load.finished(6, 0);
+        load.finished(6, 0, 0);
         assert_eq!(load.next_request().map(|r| r.num_prompt_tokens), Some(20));
         assert_eq!((load.next_arrival_ns(), load.next_request()), (None, None));
         assert_eq!(list.clone().next_request().map(|r| r.num_prompt_tokens), Some(10));

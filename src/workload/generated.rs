@@ -61,7 +61,7 @@ impl Workload for OpenLoop {
         Some(self.shape.next(arrival_ns))
     }
 
-    fn finished(&mut self, _now_ns: u64, _stage: u32) {}
+    fn finished(&mut self, _now_ns: u64, _stage: u32, _request: u32) {}
 
     fn expected_requests(&self) -> Option<usize> {
         Some(self.num_requests as usize)
@@ -144,7 +144,7 @@ impl Workload for ClosedLoop {
         Some(self.shape.next(arrival_ns))
     }
 
-    fn finished(&mut self, now_ns: u64, _stage: u32) {
+    fn finished(&mut self, now_ns: u64, _stage: u32, _request: u32) {
         self.last_ns = self.last_ns.max(now_ns);
         self.due_ns.push_back(self.last_ns);
     }
@@ -168,11 +168,11 @@ mod tests {
         let mut load = ClosedLoop::new(2, 4, shape()).unwrap();
         let sent: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
         assert_eq!(sent, [0, 0]);
-        load.finished(50, 0);
+        load.finished(50, 0, 0);
         assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(50));
         assert_eq!(load.next_arrival_ns(), None);
-        load.finished(60, 0);
-        load.finished(70, 0);
+        load.finished(60, 0, 0);
+        load.finished(70, 0, 0);
         assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(60), "each is sent when one is over");
         assert_eq!((load.next_arrival_ns(), load.expected_requests()), (None, Some(4)));
     }
@@ -181,14 +181,14 @@ mod tests {
     fn a_loop_of_fewer_requests_than_slots_ends() {
         let mut load = ClosedLoop::new(8, 3, shape()).unwrap();
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 3);
-        load.finished(1, 0);
+        load.finished(1, 0, 0);
         assert_eq!(load.next_request(), None);
     }
 
     #[test]
     fn an_open_loop_sends_its_number_at_its_rate_whatever_finishes() {
         let mut load = OpenLoop::new(ArrivalPattern::Deterministic, 4.0, 3, shape(), 0).unwrap();
-        load.finished(u64::MAX, 0);
+        load.finished(u64::MAX, 0, 0);
         let times: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
         assert_eq!(times, [0, 250_000_000, 500_000_000]);
         assert_eq!(load.summary().to_string().split(',').next(), Some("3 requests in 1 stage"));

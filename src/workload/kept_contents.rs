@@ -49,12 +49,8 @@ impl Workload for KeptContents<'_> {
         Some(request)
     }
 
-    fn finished(&mut self, now_ns: u64, stage: u32) {
-        self.workload.finished(now_ns, stage);
-    }
-
-    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
-        self.workload.finished_request(now_ns, stage, request);
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.workload.finished(now_ns, stage, request);
     }
 
     fn expected_requests(&self) -> Option<usize> {

@@ -69,16 +69,9 @@ pub trait Workload {
     /// Returns the next request; `None` exactly if [`next_arrival_ns`](Self::next_arrival_ns) does.
     fn next_request(&mut self) -> Option<WorkloadRequest>;
 
-    /// Reports that a request of `stage` finished for its client at `now_ns`: it has its last token, or was refused.
-    fn finished(&mut self, now_ns: u64, stage: u32);
-
-    /// Reports the same of the `request`-th request that [`next_request`](Self::next_request) returned, from 0. A load whose requests
-    /// depend on particular ones, such as sessions, needs to know which; defaults to [`finished`](Self::finished). Callers use one of
-    /// the two methods throughout.
-    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
-        let _ = request;
-        self.finished(now_ns, stage);
-    }
+    /// Reports that a request of `stage` finished for its client at `now_ns`: it has its last token, or was refused. It is the `request`-th
+    /// one that [`next_request`](Self::next_request) returned, from 0.
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32);
 
     /// Returns the total number of requests, if known, for progress bars and reserved memory.
     fn expected_requests(&self) -> Option<usize> {

@@ -179,7 +179,7 @@ impl Workload for StagedLoad {
         Some(WorkloadRequest { arrival_ns, stage: current.stage, ..self.prompts.next() })
     }
 
-    fn finished(&mut self, now_ns: u64, stage: u32) {
+    fn finished(&mut self, now_ns: u64, stage: u32, _request: u32) {
         let Some(current) = &mut self.current else { return };
         if stage != current.stage || current.finished >= current.sent {
             return;
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((first.len(), first[19].arrival_ns, first[19].stage), (20, 10 * NS_PER_S, 0));
         for done in 0..20 {
             assert_eq!(load.next_arrival_ns(), None);
-            load.finished(11 * NS_PER_S + done, 0);
+            load.finished(11 * NS_PER_S + done, 0, 0);
         }
         // The last finish, a second to close the stage, the interval of 1 s and a second of head start.
         let start_ns = 14 * NS_PER_S + 19;
@@ -239,7 +239,7 @@ mod tests {
         assert!(second[0].arrival_ns > start_ns);
         // The prompts begin again with the first.
         assert_eq!(first[0].content, second[0].content);
-        (0..20).for_each(|_| load.finished(30 * NS_PER_S, 1));
+        (0..20).for_each(|_| load.finished(30 * NS_PER_S, 1, 0));
         assert_eq!((load.next_arrival_ns(), load.next_request()), (None, None));
     }
 
@@ -250,14 +250,14 @@ mod tests {
         let first = drain(&mut load);
         assert_eq!(first.len(), 3);
         assert!(first.iter().all(|request| request.arrival_ns <= NS_PER_S));
-        load.finished(7 * NS_PER_S, 0);
+        load.finished(7 * NS_PER_S, 0, 0);
         assert_eq!(load.next_arrival_ns(), Some(7 * NS_PER_S));
         assert_eq!(load.next_request().map(|request| request.arrival_ns), Some(7 * NS_PER_S));
         assert_eq!(load.next_arrival_ns(), None);
-        load.finished(8 * NS_PER_S, 0);
-        load.finished(9 * NS_PER_S, 0);
+        load.finished(8 * NS_PER_S, 0, 0);
+        load.finished(9 * NS_PER_S, 0, 0);
         assert_eq!(drain(&mut load).len(), 1);
-        load.finished(10 * NS_PER_S, 0);
+        load.finished(10 * NS_PER_S, 0, 0);
         assert_eq!(load.next_arrival_ns(), None);
     }
 
@@ -268,9 +268,9 @@ mod tests {
         let mut limited = load(&[stage], Some(2), 3);
         assert_eq!(drain(&mut limited).iter().map(|r| r.arrival_ns).collect::<Vec<u64>>(), planned[..2]);
         // Free before its time: sent at its time. Free after its time: sent when free.
-        limited.finished(planned[1] + 1, 0);
+        limited.finished(planned[1] + 1, 0, 0);
         assert_eq!(limited.next_request().map(|r| r.arrival_ns), Some(planned[2].max(planned[1] + 1)));
-        limited.finished(100 * NS_PER_S, 0);
+        limited.finished(100 * NS_PER_S, 0, 0);
         assert_eq!(limited.next_request().map(|r| r.arrival_ns), Some(100 * NS_PER_S));
     }
 
@@ -278,13 +278,13 @@ mod tests {
     fn a_finish_of_another_stage_or_beyond_what_was_sent_counts_nothing() {
         let stage = StageLoad::Constant { rate_per_s: 1.0, duration_s: 2.0 };
         let mut load = load(&[stage, stage], None, 1);
-        load.finished(1, 0);
-        load.finished(1, 9);
+        load.finished(1, 0, 0);
+        load.finished(1, 9, 0);
         assert_eq!(drain(&mut load).len(), 2);
-        load.finished(3 * NS_PER_S, 0);
-        load.finished(3 * NS_PER_S, 1);
+        load.finished(3 * NS_PER_S, 0, 0);
+        load.finished(3 * NS_PER_S, 1, 0);
         assert_eq!(load.next_arrival_ns(), None);
-        load.finished(4 * NS_PER_S, 0);
+        load.finished(4 * NS_PER_S, 0, 0);
         assert!(load.next_arrival_ns() > Some(7 * NS_PER_S));
     }
 
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(drain(&mut load(&[stage], None, 5)), drain(&mut load(&[stage], None, 5)));
         let mut two = load(&[stage, stage], None, 5);
         let first = drain(&mut two);
-        (0..50).for_each(|_| two.finished(20 * NS_PER_S, 0));
+        (0..50).for_each(|_| two.finished(20 * NS_PER_S, 0, 0));
         let second = drain(&mut two);
         let offsets: Vec<u64> = second.iter().map(|r| r.arrival_ns - 23 * NS_PER_S).collect();
         assert_ne!(offsets, first.iter().map(|r| r.arrival_ns).collect::<Vec<u64>>());

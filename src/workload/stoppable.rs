@@ -31,12 +31,8 @@ impl Workload for Stoppable<'_> {
         if self.is_stopped() { None } else { self.workload.next_request() }
     }
 
-    fn finished(&mut self, now_ns: u64, stage: u32) {
-        self.workload.finished(now_ns, stage);
-    }
-
-    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
-        self.workload.finished_request(now_ns, stage, request);
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.workload.finished(now_ns, stage, request);
     }
 
     fn expected_requests(&self) -> Option<usize> {

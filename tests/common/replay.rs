@@ -76,7 +76,7 @@ impl Workload for Listed {
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         self.requests.next()
     }
-    fn finished(&mut self, _: u64, _: u32) {}
+    fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
 /// Requests of given lengths; as many as `concurrency` are sent at 0, and the next whenever one is over.
@@ -102,7 +102,7 @@ impl Workload for ClosedLoop {
         self.due_ns.pop_front();
         self.requests.next().map(|request| WorkloadRequest { arrival_ns, ..request })
     }
-    fn finished(&mut self, now_ns: u64, _: u32) {
+    fn finished(&mut self, now_ns: u64, _: u32, _request: u32) {
         self.last_ns = self.last_ns.max(now_ns);
         self.due_ns.push_back(self.last_ns);
     }

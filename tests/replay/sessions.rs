@@ -23,11 +23,8 @@ impl Workload for Kept<'_> {
         self.1.push(request.clone());
         Some(request)
     }
-    fn finished(&mut self, _: u64, _: u32) {
-        panic!("a replay says which request finished");
-    }
-    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
-        self.0.finished_request(now_ns, stage, request);
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.0.finished(now_ns, stage, request);
     }
 }
 

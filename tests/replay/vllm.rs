@@ -167,7 +167,7 @@ impl Workload for Behind<'_> {
         self.num_sent += 1;
         self.listed.next_request()
     }
-    fn finished(&mut self, _: u64, _: u32) {}
+    fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
 /// Counts the copies and events that are told.

@@ -138,7 +138,7 @@ fn serve(load: &mut dyn Workload, service_ns: u64) -> (Vec<WorkloadRequest>, usi
                 most = most.max(sent.len() - over);
             }
             (_, Some(finish_ns)) => {
-                load.finished(finish_ns, sent[over].stage);
+                load.finished(finish_ns, sent[over].stage, over as u32);
                 over += 1;
             }
             (_, None) => break,

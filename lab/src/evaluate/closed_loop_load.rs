@@ -46,8 +46,8 @@ impl Workload for VaryingLoop {
         request.num_output_tokens = self.varied(request.num_output_tokens);
         Some(request)
     }
-    fn finished(&mut self, now_ns: u64, stage: u32) {
-        self.equal.finished(now_ns, stage);
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.equal.finished(now_ns, stage, request);
     }
     fn expected_requests(&self) -> Option<usize> {
         self.equal.expected_requests()
@@ -87,9 +87,9 @@ mod tests {
     fn so_many_are_in_flight_and_no_more() {
         let mut load = varying(2, 3, 10, 10, 0);
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 2);
-        load.finished(50, 0);
+        load.finished(50, 0, 0);
         assert_eq!(load.next_request().map(|request| request.arrival_ns), Some(50));
-        load.finished(60, 0);
+        load.finished(60, 0, 0);
         assert_eq!((load.next_arrival_ns(), load.expected_requests()), (None, Some(3)));
     }
 }

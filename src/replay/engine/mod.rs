@@ -45,7 +45,7 @@ use crate::workload::Workload;
 ///     fn next_request(&mut self) -> Option<WorkloadRequest> {
 ///         self.0.take()
 ///     }
-///     fn finished(&mut self, _: u64, _: u32) {}
+///     fn finished(&mut self, _: u64, _: u32, _: u32) {}
 /// }
 ///
 /// // 100 prompt tokens and 3 output tokens: three steps of 10 ms.
@@ -380,7 +380,7 @@ impl Engine<'_> {
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
         let counters = &mut self.scheduler.counters;
         counters.end_ns = counters.end_ns.max(finish_ns);
-        self.workload.finished_request(finish_ns, entry.stage, record);
+        self.workload.finished(finish_ns, entry.stage, record);
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ pub enum SessionStarts {
 /// let sessions = GeneratedSessions::new(SessionStarts::Concurrency(1), 1, shape, 0)?;
 /// let mut load = sessions.workload();
 /// assert_eq!(load.next_request().map(|turn| turn.num_prompt_tokens), Some(1050));
-/// load.finished_request(7, 0, 0);
+/// load.finished(7, 0, 0);
 /// // The first turn, its 10 generated tokens and 50 new ones.
 /// assert_eq!(load.next_request().map(|turn| (turn.arrival_ns, turn.num_prompt_tokens)), Some((7, 1110)));
 /// # Ok::<(), ridgepoint::Error>(())

@@ -46,7 +46,7 @@ impl Session {
 /// let mut load = list.workload();
 /// assert_eq!(load.next_request().map(|first| first.num_prompt_tokens), Some(100));
 /// assert_eq!(load.next_arrival_ns(), None, "the second turn waits for the first");
-/// load.finished_request(5_000, 0, 0);
+/// load.finished(5_000, 0, 0);
 /// assert_eq!(load.next_arrival_ns(), Some(7_000));
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```

@@ -113,14 +113,7 @@ impl Workload for SessionLoad {
         Some(WorkloadRequest { arrival_ns, turn: place.turn, ..request })
     }
 
-    /// The oldest request in flight finishes, as this method does not say which one does.
-    fn finished(&mut self, now_ns: u64, _stage: u32) {
-        if let Some((_, place)) = self.in_flight.pop_first() {
-            self.end(now_ns, place);
-        }
-    }
-
-    fn finished_request(&mut self, now_ns: u64, _stage: u32, request: u32) {
+    fn finished(&mut self, now_ns: u64, _stage: u32, request: u32) {
         if let Some(place) = self.in_flight.remove(&request) {
             self.end(now_ns, place);
         }

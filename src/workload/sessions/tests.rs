@@ -22,7 +22,7 @@ fn served(load: &mut SessionLoad, service_ns: u64) -> Vec<WorkloadRequest> {
                 sent.push(load.next_request().unwrap());
             }
             (_, Some(finish_ns)) => {
-                load.finished_request(finish_ns, 0, over as u32);
+                load.finished(finish_ns, 0, over as u32);
                 over += 1;
             }
             (_, None) => return sent,
@@ -57,14 +57,13 @@ fn the_turn_of_the_request_that_finished_is_the_next() {
     let mut load = at_once(2, 2, shape(2, 0.0));
     assert_eq!([load.next_request(), load.next_request()].map(|of| of.map(|of| of.arrival_ns)), [Some(0), Some(0)]);
     assert_eq!((load.next_arrival_ns(), load.next_request(), load.expected_requests()), (None, None, Some(4)));
-    load.finished_request(50, 0, 1);
+    load.finished(50, 0, 1);
     assert_eq!(load.next_request().map(|of| (of.arrival_ns, content(&of)[1].0)), Some((50, 2)));
     // Reported again, or never sent.
-    load.finished_request(60, 0, 1);
-    load.finished_request(60, 0, 9);
+    load.finished(60, 0, 1);
+    load.finished(60, 0, 9);
     assert_eq!(load.next_request(), None);
-    // Without a number it is the oldest.
-    load.finished(70, 0);
+    load.finished(70, 0, 0);
     assert_eq!(load.next_request().map(|of| (of.arrival_ns, content(&of)[1].0)), Some((70, 1)));
 }
 

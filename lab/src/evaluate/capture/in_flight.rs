@@ -33,8 +33,8 @@ impl Workload for InFlight {
         let captured = self.requests.next_request()?;
         Some(WorkloadRequest { arrival_ns: sent.arrival_ns, ..captured })
     }
-    fn finished(&mut self, now_ns: u64, stage: u32) {
-        self.times.finished(now_ns, stage);
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.times.finished(now_ns, stage, request);
     }
     fn expected_requests(&self) -> Option<usize> {
         self.times.expected_requests()
@@ -52,8 +52,8 @@ mod tests {
         let mut load = InFlight::new(2, FixedList::new(list.to_vec()).unwrap()).unwrap();
         let mut next = || load.next_request().map(|of| (of.arrival_ns, of.num_prompt_tokens, of.num_output_tokens));
         assert_eq!([next(), next(), next()], [Some((0, 10, 1)), Some((0, 20, 2)), None]);
-        load.finished(50, 0);
-        load.finished(60, 0);
+        load.finished(50, 0, 0);
+        load.finished(60, 0, 0);
         assert_eq!((load.next_arrival_ns(), load.expected_requests()), (Some(50), Some(4)));
         let mut next = || load.next_request().map(|of| (of.arrival_ns, of.num_prompt_tokens, of.num_output_tokens));
         assert_eq!([next(), next(), next()], [Some((50, 30, 3)), Some((60, 40, 4)), None]);
