@@ -29,6 +29,9 @@ impl Default for Engine {
     }
 }
 
+/// The version of an engine that names none.
+const NEWEST: (u32, u32) = (u32::MAX, 0);
+
 impl Engine {
     /// The engine of a name, `vllm`, `sglang`, `trtllm` or one of these with its version as in `vllm-0.14`, and a version; `None` for
     /// any other.
@@ -60,25 +63,23 @@ impl Engine {
 
     /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and the default's for other engines.
     pub(crate) fn vllm_version(&self) -> (u32, u32) {
-        let newest = (u32::MAX, 0);
-        if self.is_vllm() { self.version.unwrap_or(newest) } else { Engine::default().version.unwrap_or(newest) }
+        if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { Engine::default().version.unwrap_or(NEWEST) }
     }
 
     /// Whether these kernels are of this engine, and of this version if it has one.
-    pub(crate) fn is_met_by(&self, kernels: &Engine) -> bool {
+    pub(crate) fn is_served_by(&self, kernels: &Engine) -> bool {
         self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)
     }
 
     /// Whether `kernels` are of another engine, or of vLLM where just one of the two versions is before `version`.
-    pub(crate) fn is_parted_from(&self, kernels: &Engine, version: (u32, u32)) -> bool {
-        let newest = (u32::MAX, 0);
-        let has = |engine: &Engine| engine.version.unwrap_or(newest) >= version;
+    pub(crate) fn differs_across(&self, kernels: &Engine, version: (u32, u32)) -> bool {
+        let has = |engine: &Engine| engine.version.unwrap_or(NEWEST) >= version;
         self.name != kernels.name || (self.is_vllm() && has(self) != has(kernels))
     }
 
     /// How far the kernels of another engine are: versions of the same one first, then other engines in the order of [`ENGINES`].
     pub(crate) fn distance(&self, other: &Engine) -> f64 {
-        let (wanted, has) = (self.version.unwrap_or((u32::MAX, 0)), other.version.unwrap_or_default());
+        let (wanted, has) = (self.version.unwrap_or(NEWEST), other.version.unwrap_or_default());
         if self.name != other.name {
             let place = ENGINES.iter().position(|name| *name == other.name).unwrap_or(ENGINES.len());
             return 10.0 + place as f64;
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(nearest(&engine("vllm-0.20"))[..2], ["vllm-0.24", "vllm-0.14"]);
         assert_eq!(nearest(&engine("vllm"))[0], "vllm-0.24", "without a version the newest");
         assert_eq!(nearest(&engine("trtllm"))[..2], ["trtllm-1.3", "vllm-0.24"].map(str::to_owned)[..]);
-        let parted = |a: &'static str, b: &'static str| engine(a).is_parted_from(&engine(b), (0, 16));
+        let parted = |a: &'static str, b: &'static str| engine(a).differs_across(&engine(b), (0, 16));
         assert!(parted("vllm-0.14", "vllm-0.24") && parted("vllm", "vllm-0.15"));
         assert!(!parted("vllm-0.16", "vllm-0.24") && !parted("vllm-0.14", "vllm-0.15"));
         assert!(parted("vllm-0.14", "sglang-0.5") && !parted("sglang-0.5", "sglang-0.4"));

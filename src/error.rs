@@ -222,7 +222,7 @@ impl Error {
         Error::new(ErrorKind::InvalidArgument, what, vec![problem], Some(Location::default().key(what)))
     }
 
-    /// The same error, where it lists problems of a configuration, said of another place: of the file that held it.
+    /// Names another place, such as the file that held the configuration. Other kinds of error are unchanged.
     #[must_use]
     pub fn of(self, at: impl Into<Location>) -> Self {
         if self.kind() == ErrorKind::Invalid { Error::invalid(at, self.inner.problems) } else { self }

@@ -100,18 +100,11 @@ impl ColdStart<'_> {
     /// `ErrorKind::InvalidArgument` for an empty prompt or one of more than 1,024 steps; those of [`KvCapacity::estimate`] and of [`StepModel::estimate`].
     pub fn predict(&self) -> Result<StartUp> {
         let amounts = self.amounts()?;
-        let rate = |name| self.rates.of(name);
-        let rated = |name: &'static str, rate_name, time: Seconds, what: &str| {
-            let rate = rate(rate_name);
-            let origin = format!("{what}; {}", rate.origin);
-            Part { name, time, source: rate.source, origin, bytes: None, graphs: None }
-        };
         let bytes = |name: &'static str, rate_name, bytes: f64, what: &str| {
-            let rate = rate(rate_name);
+            let rate = self.rates.of(rate_name);
             let what = format!("{}B {what} at {}B/s", si(bytes), si(rate.value));
-            Part { bytes: Some(bytes), ..rated(name, rate_name, rate.time_of(bytes), &what) }
+            Part { bytes: Some(bytes), ..self.rated(name, rate_name, rate.time_of(bytes), &what) }
         };
-        let once = |name: &'static str, rate_name, what: &str| rated(name, rate_name, rate(rate_name).times(1.0), what);
 
         let storage =
             bytes("read_weights", RateName::StorageBytesPerS, amounts.checkpoint_bytes, "read once by all ranks");
@@ -121,28 +114,28 @@ impl ColdStart<'_> {
             bytes("copy_weights", RateName::HostToDeviceBytesPerS, amounts.rank_bytes, "copied to each GPU")
         };
         let mut warm_up = vec![
-            once("process_start", RateName::ProcessStartS, "processes, imports, communicators"),
-            once("model_init", RateName::ModelInitS, "modules, and weights after loading"),
+            self.once("process_start", RateName::ProcessStartS, "processes, imports, communicators"),
+            self.once("model_init", RateName::ModelInitS, "modules, and weights after loading"),
         ];
         if amounts.compiles && self.compile_cache == CompileCache::Warm {
-            warm_up.push(once("compile_cache", RateName::CompileWarmS, "compiled graphs are loaded"));
+            warm_up.push(self.once("compile_cache", RateName::CompileWarmS, "compiled graphs are loaded"));
         } else if amounts.compiles {
-            let time = rate(RateName::DynamoSPerLayer).times(amounts.layers);
+            let time = self.rates.of(RateName::DynamoSPerLayer).times(amounts.layers);
             let what = format!("{} layers are traced", amounts.layers);
-            warm_up.push(rated("dynamo", RateName::DynamoSPerLayer, time, &what));
-            warm_up.push(once("inductor", RateName::InductorS, "traced graphs are compiled"));
+            warm_up.push(self.rated("dynamo", RateName::DynamoSPerLayer, time, &what));
+            warm_up.push(self.once("inductor", RateName::InductorS, "traced graphs are compiled"));
         }
         if amounts.warms_up {
-            warm_up.push(once("kernel_warm_up", RateName::KernelWarmUpS, "kernels are selected and loaded"));
+            warm_up.push(self.once("kernel_warm_up", RateName::KernelWarmUpS, "kernels are selected and loaded"));
         }
         for (name, rate_name, graphs) in [
             ("piecewise_graphs", RateName::PiecewiseGraphSPerLayer, amounts.captures.piecewise),
             ("full_graphs", RateName::FullGraphSPerLayer, amounts.captures.full),
         ] {
             if graphs > 0 {
-                let time = rate(rate_name).times(graphs as f64 * amounts.layers);
+                let time = self.rates.of(rate_name).times(graphs as f64 * amounts.layers);
                 let what = format!("{graphs} graphs of {} layers", amounts.layers);
-                warm_up.push(Part { graphs: Some(graphs), ..rated(name, rate_name, time, &what) });
+                warm_up.push(Part { graphs: Some(graphs), ..self.rated(name, rate_name, time, &what) });
             }
         }
         let terms = vec![
@@ -154,6 +147,18 @@ impl ColdStart<'_> {
             Term::of(TermName::Queueing, vec![self.queueing()]),
         ];
         Ok(StartUp::of(terms))
+    }
+
+    /// A part whose `time` follows from a rate.
+    fn rated(&self, name: &'static str, rate_name: RateName, time: Seconds, what: &str) -> Part {
+        let rate = self.rates.of(rate_name);
+        let origin = format!("{what}; {}", rate.origin);
+        Part { name, time, source: rate.source, origin, bytes: None, graphs: None }
+    }
+
+    /// A part that takes a rate's time once.
+    fn once(&self, name: &'static str, rate_name: RateName, what: &str) -> Part {
+        self.rated(name, rate_name, self.rates.of(rate_name).times(1.0), what)
     }
 
     /// The amounts of this start.
@@ -188,25 +193,14 @@ impl ColdStart<'_> {
         let batch: Vec<Request> = (0..requests)
             .map(|at| Request::prefill(tokens / requests + u32::from(at < tokens % requests), 0))
             .collect();
-        let profile = Part {
-            name: "profile_run",
-            time: self.step(&batch)?,
-            source: Source::Physics,
-            origin: format!("a step of {tokens} tokens of {requests} requests"),
-            bytes: None,
-            graphs: None,
-        };
+        let origin = format!("a step of {tokens} tokens of {requests} requests");
+        let profile = Part { time: self.step(&batch)?, ..fixed("profile_run", 0.0, &origin) };
         let fill_s = time_us(amounts.kv_bytes, self.hardware.hbm_bytes_per_s) / US_PER_S;
         let fill = Part {
             bytes: Some(amounts.kv_bytes),
             ..fixed("kv_cache", fill_s, &format!("{}B filled at the memory's bandwidth", si(amounts.kv_bytes)))
         };
-        let rate = self.rates.of(RateName::BuffersS);
-        let buffers = Part {
-            source: rate.source,
-            time: rate.times(1.0),
-            ..fixed("buffers", 0.0, &format!("allocator, workspaces, first use of libraries; {}", rate.origin))
-        };
+        let buffers = self.once("buffers", RateName::BuffersS, "allocator, workspaces, first use of libraries");
         Ok(vec![profile, fill, buffers])
     }
 
@@ -234,27 +228,15 @@ impl ColdStart<'_> {
         };
         // Steps of one model err together.
         let together = |of: fn(&Seconds) -> f64| chunks.iter().map(of).sum();
-        let prefill = Part {
-            name: "prefill",
-            time: Seconds {
-                estimate_s: together(|time| time.estimate_s),
-                lower_s: together(|time| time.lower_s),
-                upper_s: together(|time| time.upper_s),
-            },
-            source: Source::Physics,
-            origin,
-            bytes: None,
-            graphs: None,
+        let time = Seconds {
+            estimate_s: together(|time| time.estimate_s),
+            lower_s: together(|time| time.lower_s),
+            upper_s: together(|time| time.upper_s),
         };
+        let prefill = Part { time, ..fixed("prefill", 0.0, &origin) };
         // Without a warm-up, the first step pays for it.
         let name = if amounts.warms_up { RateName::FirstStepS } else { RateName::KernelWarmUpS };
-        let rate = self.rates.of(name);
-        let first = Part {
-            source: rate.source,
-            time: rate.times(1.0),
-            ..fixed(FIRST_STEP, 0.0, &format!("kernels that are loaded at their first use; {}", rate.origin))
-        };
-        Ok(vec![prefill, first])
+        Ok(vec![prefill, self.once(FIRST_STEP, name, "kernels that are loaded at their first use")])
     }
 
     /// The host's delays of a request that finds no other.

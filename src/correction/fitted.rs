@@ -10,7 +10,7 @@ use super::range::{Beyond, FittedRange};
 use super::term::{NUM_TERMS, Term};
 use crate::physics::BatchSums;
 
-/// Largest relative standard deviation of a prediction that is told from a larger one: an interval stays finite.
+/// Cap on the relative standard deviation, so that intervals stay finite.
 const MAX_RELATIVE_SD: f64 = 10.0;
 
 /// Standard deviations on either side of a 90 % interval of a normal distribution.
@@ -153,8 +153,7 @@ impl Correction {
     }
 }
 
-/// By what a prediction is multiplied, and divided, at the ends of its 90 % interval: relative standard deviations that are
-/// independent of each other, and normal in the logarithm.
+/// Factor between a prediction and the ends of its 90 % interval, from independent log-normal relative standard deviations.
 ///
 /// ```
 /// use ridgepoint::internals::correction::interval_factor;

@@ -271,8 +271,7 @@ pub fn mean_attention(
     heads: &AttentionHeads,
 ) -> AttentionShape {
     // In absorbed latent attention the values lie in the keys. `DecodeCurve::seen` overrides this by the kernel of the series.
-    let heads =
-        HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: heads.is_mla, ..HeadShape::new(heads, heads.kv_dtype) };
+    let heads = HeadShape { activation_bytes: OUTPUT_BYTES, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {
         batch: requests,
         query: query_tokens / requests,

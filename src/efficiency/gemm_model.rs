@@ -7,7 +7,7 @@ use super::keys::{operand_dtype, weight_bytes};
 use crate::dtype::{DType, MatmulFormat};
 use crate::physics::Shape;
 use crate::physics::projection::GemmShape;
-use crate::units::{ceiling, time_us};
+use crate::units::{ceiling, smaller, time_us};
 
 /// Dense GEMM: launch + overlap(memory, best tile). A tile shape needs `⌈⌈m/tm⌉·⌈n/tn⌉ / SMs⌉` waves, each of
 /// `2·tm·tn·k` FLOPs per SM at the tile's efficiency plus a fixed prologue; the library takes the fastest shape.
@@ -111,7 +111,7 @@ impl GemmRows {
         for tile in &self.tiles {
             let tiles = ceiling(m * tile.per_row) * tile.across;
             let us = ceiling(tiles / self.chip.sm_count) * tile.wave_us;
-            compute_us = if us < compute_us { us } else { compute_us };
+            compute_us = smaller(us, compute_us);
         }
         self.c[0] + overlapped_us(compute_us, memory_us, self.c[3])
     }

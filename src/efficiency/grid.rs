@@ -19,7 +19,7 @@ const MAX_CELLS: usize = 1 << 22;
 pub const MAX_AXES: usize = 4;
 
 /// Residuals on the product of up to [`MAX_AXES`] axes; the last axis varies fastest. A cell is measured, interpolated from
-/// measurements around it, or held: spread from the nearest cells, or a hole.
+/// measurements around it, or clamped: spread from the nearest cells, or a hole.
 #[derive(Debug, Clone)]
 pub struct Grid {
     /// The knots of each axis.
@@ -158,7 +158,7 @@ impl Grid {
         let mut sum = 0.0;
         for (share, corner) in self.corners(places) {
             sum += share * f64::from(self.values[corner]);
-            // A held corner makes the time held if it has more than a quarter of the weight.
+            // A clamped corner makes the time clamped if it has more than a quarter of the weight.
             let origin = self.origins[corner];
             provenance =
                 if origin != Provenance::Clamped || share > 0.25 { provenance.max(origin) } else { provenance };

@@ -1,4 +1,4 @@
-//! Layer 2: how close real kernels come to the roofline bound, and hence how long an operator takes.
+//! How close kernels come to the roofline bound, and hence how long an operator takes.
 //!
 //! A kernel model (`kernel_model`, `gemm_model`) explains a kernel family with a dozen physical coefficients; a table
 //! (`table`, `grid`) holds the residuals of the measurements. A time is looked up in this order, and keeps its provenance:

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::units::{larger, smaller};
+
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 const ONE: u64 = 1f64.to_bits();
@@ -45,9 +47,7 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
     /// Knot at or below `value` and the weight of the next one; beyond the ends, the end.
     #[inline]
     pub fn position(&self, value: f64) -> (usize, f64) {
-        // Comparisons in place of `max` and `min`, which take care of NaN at some cost: here it becomes the low end.
-        let value = if value > self.low { value } else { self.low };
-        let value = if value < self.high { value } else { self.high };
+        let value = smaller(larger(value, self.low), self.high);
         let bits = value.to_bits();
         let index = (bits >> (MANTISSA_BITS - STEPS_LOG2)) - self.first;
         let rest = f64::from_bits(((bits << STEPS_LOG2) & MANTISSA) | ONE) - 1.0;

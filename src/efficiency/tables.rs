@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::DType;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hardware::{Architecture, Hardware, InterconnectKind, SERVER_GPUS};
 use crate::input::{FileKind, read_text};
 
@@ -190,7 +190,7 @@ impl Tables {
         for gpu in self.gpus_by_link::<F>()? {
             let tables = self.tables::<F>(gpu)?;
             let distance = |engine: &Option<Engine>, key: &F::Key| {
-                let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.is_parted_from(of, version));
+                let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.differs_across(of, version));
                 distance(key) + if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 }
             };
             let best_of = |(place, (engine, table)): (usize, &OfEngine<F>)| {
@@ -266,6 +266,14 @@ impl Tables {
             tables.extend(table.map(|table| (Some(engine), table)));
         }
         Ok(tables)
+    }
+}
+
+/// `None` where no GPU has a usable series.
+pub fn if_any<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::MissingTable => Ok(None),
+        found => found.map(Some),
     }
 }
 

@@ -14,7 +14,7 @@ pub fn shown(value: &Value) -> String {
     cut(&String::from_utf8_lossy(&start.0))
 }
 
-/// The first bytes of a text that may be long: a problem is told of each of many keys.
+/// Keeps the first bytes of a value that may be long.
 struct Start(Vec<u8>);
 
 impl Write for Start {

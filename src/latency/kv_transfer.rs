@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hardware::HostLink;
-use crate::input::{FileKind, read_text};
+use crate::input::{FileKind, check, json_error, read_text};
 use crate::units::US_PER_S;
 
 /// The way in which KV blocks are copied.
@@ -30,11 +30,10 @@ impl TransferDirection {
 
     /// Returns the direction between GPU and host, by vLLM's names of the media in any case; `None` for other media.
     pub fn between(from: &str, to: &str) -> Option<Self> {
-        let is = |medium: &str, name: &str| medium.eq_ignore_ascii_case(name);
-        match () {
-            () if is(from, "GPU") && is(to, "CPU") => Some(TransferDirection::GpuToCpu),
-            () if is(from, "CPU") && is(to, "GPU") => Some(TransferDirection::CpuToGpu),
-            () => None,
+        match (from.to_ascii_uppercase().as_str(), to.to_ascii_uppercase().as_str()) {
+            ("GPU", "CPU") => Some(TransferDirection::GpuToCpu),
+            ("CPU", "GPU") => Some(TransferDirection::CpuToGpu),
+            _ => None,
         }
     }
 
@@ -108,10 +107,9 @@ impl KvTransfers {
     /// Reads the constants from JSON, as `ingest` writes them. `name` is the file's name for errors.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` unless latencies are at least 0, bandwidths above 0 and contention above 0 and at most 1.
+    /// `ErrorKind::Parse` for text that is not such JSON; `ErrorKind::Invalid` unless latencies are at least 0, bandwidths above 0 and contention above 0 and at most 1.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
-        let transfers: KvTransfers =
-            serde_json::from_str(text).map_err(|error| Error::invalid(name, vec![error.to_string()]))?;
+        let transfers: KvTransfers = serde_json::from_str(text).map_err(|error| json_error(name, error))?;
         let mut problems = Vec::new();
         let given = [
             (TransferDirection::GpuToCpu, Some(transfers.gpu_to_cpu)),
@@ -131,7 +129,8 @@ impl KvTransfers {
         if !(transfers.contention > 0.0 && transfers.contention <= 1.0) {
             problems.push(format!("contention = {} must be above 0 and at most 1", transfers.contention));
         }
-        if problems.is_empty() { Ok(transfers) } else { Err(Error::invalid(name, problems)) }
+        check(name, problems)?;
+        Ok(transfers)
     }
 
     /// Returns what copies of a direction find: what was given, or what is assumed of a disk.

@@ -1,4 +1,4 @@
-//! The delays that a serving simulator asks for, and models that answer: the calibrated roofline, the three-coefficient
+//! The delays that a serving simulator asks for, and models that answer: the calibrated roofline, a linear
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;

@@ -88,11 +88,7 @@ impl Model {
         // A folder may hold several models' files, each with the model's name in front.
         let stem = file.file_name().and_then(|name| name.to_str()?.strip_suffix("config.json")).unwrap_or_default();
         let beside = |name: &str| {
-            let named = [format!("{stem}{name}"), name.to_owned()].map(|name| file.with_file_name(name));
-            named
-                .into_iter()
-                .take(if stem.is_empty() { 2 } else { 1 })
-                .find(|beside| beside.is_file() && *beside != file)
+            Some(file.with_file_name(format!("{stem}{name}"))).filter(|beside| beside.is_file() && *beside != file)
         };
         let hf =
             beside("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;

@@ -102,7 +102,7 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
     list.extend(gemms(&matrices, &[OProj, OutProj]));
     // One sum after the token mixer, and one after each feed-forward part: Gemma 4 norms its two before adding them.
     let mixers = u64::from(group.attention != Attention::None);
-    let sums = mixers + u64::from(group.dense.is_some()) + u64::from(group.moe.is_some());
+    let sums = mixers + u64::from(group.dense.is_some()) + u64::from(group.moe.is_some() && !context.shares_tokens);
     list.extend(all_reduce(AllReduce, context, sums));
     if let Some(dense) = &group.dense {
         list.extend(gemms(&feed_forward, &[GateUpProj, UpProj]));
@@ -125,6 +125,7 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
         list.push(Template::new(OperatorKind::Experts, KernelTemplate::Experts(experts)));
         list.extend(after);
         list.extend(expert_exchange(MoeCombine, context));
+        list.extend(token_gather(context));
         list.extend(gemms(&feed_forward, &[Fc2LatentProj]));
     }
     list
@@ -168,11 +169,25 @@ fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Templa
 
 /// The exchange before (`moe_dispatch`) or after (`moe_combine`) the experts of a data-parallel group.
 ///
-/// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit.
-fn expert_exchange(kind: OperatorKind, Context { hidden, activation, ranks, .. }: Context) -> Option<Template> {
-    let sent_bytes_per_row = all_gather_sent_bytes(hidden as f64 * activation.bytes(), ranks.data);
+/// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit. Each rank sends
+/// its share of them where tensor-parallel ranks share the tokens.
+fn expert_exchange(kind: OperatorKind, context: Context) -> Option<Template> {
+    let Context { hidden, activation, ranks, shares_tokens, .. } = context;
+    let row_bytes = hidden as f64 * activation.bytes();
+    let (group, part_bytes) = match shares_tokens {
+        true => (ranks.expert_group(), row_bytes / ranks.tensor as f64),
+        false => (ranks.data_group(), row_bytes),
+    };
     let collective = if kind == MoeDispatch { Collective::AllGather } else { Collective::ReduceScatter };
-    exchange(kind, collective, Rows::Padded, sent_bytes_per_row, ranks.data_group(), 1)
+    exchange(kind, collective, Rows::Padded, all_gather_sent_bytes(part_bytes, group.num_ranks), group, 1)
+}
+
+/// The gather of the tokens that tensor-parallel ranks shared around the experts, in place of a sum.
+fn token_gather(Context { hidden, activation, ranks, shares_tokens, .. }: Context) -> Option<Template> {
+    let part_bytes = hidden as f64 * activation.bytes() / ranks.tensor as f64;
+    let sent_bytes = all_gather_sent_bytes(part_bytes, ranks.tensor);
+    let gather = exchange(MoeAllGather, Collective::AllGather, Rows::Padded, sent_bytes, ranks.tensor_group(), 1);
+    gather.filter(|_| shares_tokens)
 }
 
 /// Every rank gathers the logits of all vocabulary shards. vLLM launches NCCL for it from the host, after the CUDA graph.

@@ -116,6 +116,7 @@ operator_kinds! {
     MoeSum "moe_sum" SmallKernels
     SharedAdd "shared_add" SmallKernels
     MoeCombine "moe_combine" Communication
+    MoeAllGather "moe_all_gather" Communication
     StageHandOver "stage_hand_over" Communication
     StageAllGather "stage_all_gather" Communication
     HostWeights "host_weights" Communication

@@ -2,6 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::dtype::{DType, WeightFormat};
+use crate::model::Model;
 use crate::request::Request;
 
 use super::fixtures::{self, PLAIN, named, run};
@@ -166,9 +167,28 @@ fn experts_are_sliced_or_spread_over_tensor_and_data_parallel_ranks() {
         assert_eq!((num_tokens, intermediate_size, local_experts), (400, width, local));
         // An eighth of 400 tokens' work either way.
         assert_eq!(experts.flops as u64, 6 * 400 * 8 * 7168 * 2048 / 8);
-        let dispatch = named(&operators, "moe_dispatch");
-        assert_eq!((dispatch.bytes as u64, dispatch.count), (3 * 100 * 7168 * 2, 58));
     }
+}
+
+#[test]
+fn tensor_parallel_ranks_share_the_tokens_around_experts_that_are_spread() {
+    let sliced = Deployment { data_parallel_size: 4, enforce_eager: true, ..Deployment::tensor_parallel(2) };
+    let spread = Deployment { enable_expert_parallel: true, ..sliced.clone() };
+    let model = Model { model_type: "deepseek_v3".to_owned(), ..fixtures::deepseek_v3() };
+    let exchanges = |deployment| {
+        let operators = run(&plan(&model, deployment), &[Request::prefill(100, 0)]);
+        let of = |name: &str| operators.iter().find(|operator| operator.name == name);
+        ["moe_dispatch", "moe_combine", "moe_all_gather", "all_reduce"]
+            .map(|name| of(name).map(|of| (of.bytes as u64, of.count)))
+    };
+    let row = 100 * 7168 * 2;
+    // Each of four replicas gets the tokens of the others; sums after the attention and the feed-forward part of 61 layers.
+    assert_eq!(exchanges(&sliced), [Some((3 * row, 58)), Some((3 * row, 58)), None, Some((row, 122))]);
+    // Each of eight ranks sends half of its replica's tokens to seven others, and the halves are gathered in place of a sum.
+    assert_eq!(
+        exchanges(&spread),
+        [Some((7 * row / 2, 58)), Some((7 * row / 2, 58)), Some((row / 2, 58)), Some((row, 64))]
+    );
 }
 
 #[test]

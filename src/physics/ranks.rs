@@ -48,6 +48,11 @@ impl Ranks {
         RankGroup { num_ranks: self.data, stride: self.tensor * self.pipeline }
     }
 
+    /// The ranks of a stage over all data-parallel replicas. Those of several stages are taken to lie evenly apart.
+    pub fn expert_group(self) -> RankGroup {
+        RankGroup { num_ranks: self.expert_ranks(), stride: self.pipeline }
+    }
+
     /// Ranks over which a layer's experts are spread or sliced.
     pub fn expert_ranks(self) -> u64 {
         self.tensor * self.data
@@ -64,6 +69,29 @@ impl Ranks {
     }
 }
 
+/// `model_type`s whose tensor-parallel ranks share the tokens around experts (sequence-parallel MoE).
+///
+/// # Source
+/// vLLM 0.15.1: `ParallelConfig.use_sequence_parallel_moe` (`vllm/config/parallel.py`), and the files of `vllm/model_executor/models` that
+/// ask it: deepseek_v2, gpt_oss, llama4, nemotron_h, qwen3_moe, qwen3_next.
+const SHARES_TOKENS: [&str; 15] = [
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa",
+    "gpt_oss",
+    "kimi_k2",
+    "llama4",
+    "llama4_text",
+    "nemotron_h",
+    "qwen3_5_moe",
+    "qwen3_5_moe_text",
+    "qwen3_moe",
+    "qwen3_next",
+    "qwen3_vl_moe",
+    "qwen3_vl_moe_text",
+];
+
 /// Sizes and formats that the layers of a deployed model share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
@@ -73,15 +101,22 @@ pub(super) struct Context {
     pub ranks: Ranks,
     /// All-reduces are NCCL's.
     pub is_ring: bool,
+    /// Whether each tensor-parallel rank takes a share of the tokens to the experts, instead of all of them.
+    pub shares_tokens: bool,
 }
 
 impl Context {
     pub fn new(model: &Model, deployment: &Deployment) -> Self {
+        let ranks = Ranks::new(deployment);
         Context {
             hidden: model.hidden_size,
             activation: model.dtype,
             kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype).unwrap_or(model.dtype),
-            ranks: Ranks::new(deployment),
+            ranks,
+            shares_tokens: SHARES_TOKENS.contains(&model.model_type.as_str())
+                && ranks.expert_parallel
+                && ranks.tensor > 1
+                && ranks.data > 1,
             is_ring: deployment.disable_custom_all_reduce,
         }
     }

@@ -12,6 +12,7 @@ fn finished(stage: u32, input: u32, output: u32, times_ms: [u64; 4]) -> RequestR
     let [arrival, scheduled, first, finish] = times_ms.map(|ms| ms * MS);
     RequestRecord {
         stage,
+        turn: 0,
         outcome: Outcome::Finished,
         num_prompt_tokens: input,
         num_output_tokens: output,
@@ -186,6 +187,7 @@ fn any_record() -> impl Strategy<Value = RequestRecord> {
     (0..3_u32, 0..5_u8, 1..4000_u32, 1..500_u32, time.clone(), [time.clone(), time.clone(), time]).prop_map(
         |(stage, outcome, input, output, arrival_ns, [queued, prefill, decode])| RequestRecord {
             stage,
+            turn: 0,
             outcome: match outcome {
                 0 => Outcome::Rejected,
                 1 => Outcome::Unfinished,

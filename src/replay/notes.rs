@@ -29,9 +29,10 @@ impl Replay {
         let count = |outcome| self.records.iter().filter(|record| record.outcome == outcome).count();
         let (sent, rejected, unfinished) = (self.records.len(), count(Outcome::Rejected), count(Outcome::Unfinished));
         let mut notes = Vec::new();
-        if let Some(Overload { asked_per_s, done_per_s }) = self.overload() {
+        if let Some(Overload { asked_per_s, done_per_s, is_of_sessions }) = self.overload() {
+            let what = if is_of_sessions { "sessions" } else { "requests" };
             notes.push(format!(
-                "the server does not keep up: it does {done_per_s:.3} of {asked_per_s:.3} requests per second, and its queue and \
+                "the server does not keep up: it does {done_per_s:.3} of {asked_per_s:.3} {what} per second, and its queue and \
                  latencies grow for as long as the load lasts"
             ));
         }

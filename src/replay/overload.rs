@@ -1,6 +1,7 @@
-//! Whether a server keeps up with the load of a replay. Uses `record`.
+//! Whether a server keeps up with the load of a replay. Uses `record`, `units`.
 
 use super::record::{Outcome, Replay, RequestRecord};
+use crate::units::ns_to_s;
 
 /// A server that gets less than this share of the arriving requests done does not keep up.
 const MIN_DONE_SHARE: f64 = 0.95;
@@ -10,10 +11,12 @@ const MIN_DEVIATIONS: f64 = 3.0;
 /// A load that the server does not keep up with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overload {
-    /// Requests that arrive per second in the second half of the load.
+    /// Requests, or sessions, that arrive per second in the second half of the load.
     pub asked_per_s: f64,
-    /// Requests that the server completes per second in that time.
+    /// Those that the server completes per second in that time.
     pub done_per_s: f64,
+    /// Whether they are sessions.
+    pub is_of_sessions: bool,
 }
 
 impl Replay {
@@ -25,6 +28,8 @@ impl Replay {
     /// wait at its end. The server does (n − g) / n of the load. If the median request of the first half takes less than that half, g
     /// is the growth of all unfinished requests. A share below 95 % is an overload if g is also above 3 √(w₁ + w₂), where w₁ and w₂
     /// are the queue's lengths at the beginning and the end of the second half: chance makes one of 700 loads grow so much.
+    ///
+    /// Of a load of sessions, n counts those that begin, as later turns wait for the ones before. Its time ends with the last first turn.
     pub fn overload(&self) -> Option<Overload> {
         let mut stages: Vec<u32> = self.records.iter().map(|record| record.stage).collect();
         stages.sort_unstable();
@@ -33,14 +38,35 @@ impl Replay {
         found.min_by(|one, other| share(one).total_cmp(&share(other)))
     }
 
+    /// A remark where requests, or sessions, arrive in less time than they take to end behind the last of them: a server that answers all
+    /// of them in time need not keep up with their rate.
+    pub fn burst(&self) -> Option<String> {
+        let arrivals = || self.records.iter().filter(|record| record.turn == 0).map(|record| record.arrival_ns);
+        let (begin_ns, end_ns) = (arrivals().min()?, arrivals().max()?);
+        let over_ns = self.records.iter().map(|record| record.finish_ns).max()?;
+        let [arriving_s, ending_s] = [end_ns - begin_ns, over_ns.saturating_sub(end_ns)].map(ns_to_s);
+        let (what, key) = if self.records.iter().any(|record| record.turn > 0) {
+            ("sessions", "num_sessions")
+        } else {
+            ("requests", "num_requests")
+        };
+        (arriving_s < ending_s).then(|| {
+            format!(
+                "all {what} arrive within {arriving_s:.1} s and end {ending_s:.1} s later, so that the server need not keep up with their \
+                 rate: give more {key}"
+            )
+        })
+    }
+
     fn overload_of(&self, stage: u32) -> Option<Overload> {
         let sent = || self.records.iter().filter(|record| record.outcome != Outcome::Rejected);
-        let of_stage = || sent().filter(|record| record.stage == stage);
-        let begin_ns = of_stage().map(|record| record.arrival_ns).min()?;
-        let end_ns = of_stage().map(|record| record.arrival_ns).max()?;
+        let is_of_sessions = sent().any(|record| record.turn > 0);
+        let arriving = || sent().filter(|record| record.stage == stage && record.turn == 0);
+        let begin_ns = arriving().map(|record| record.arrival_ns).min()?;
+        let end_ns = arriving().map(|record| record.arrival_ns).max()?;
         let middle_ns = begin_ns + (end_ns - begin_ns) / 2;
-        let arrivals = of_stage().filter(|record| record.arrival_ns > middle_ns).count() as f64;
-        let half_s = (end_ns - middle_ns) as f64 / 1e9;
+        let arrivals = arriving().filter(|record| record.arrival_ns > middle_ns).count() as f64;
+        let half_s = ns_to_s(end_ns - middle_ns);
         if arrivals < 1.0 || half_s <= 0.0 {
             return None;
         }
@@ -59,17 +85,22 @@ impl Replay {
         let unfinished = lengths(|record| record.finish_ns);
         let all_growth = unfinished[1] - unfinished[0];
         let mut growth = grown(lengths(|record| record.first_token_ns)).map(|waiting| waiting.min(all_growth));
-        let mut early_ns: Vec<u64> = of_stage()
+        let mut early_ns: Vec<u64> = arriving()
             .filter(|record| record.arrival_ns <= middle_ns)
             .map(|record| record.finish_ns.saturating_sub(record.arrival_ns))
             .collect();
         early_ns.sort_unstable();
-        if early_ns.get(early_ns.len() / 2).is_some_and(|median_ns| *median_ns < end_ns - middle_ns) {
+        // Sessions begin with few requests in flight, and have more of them for as long as one lasts.
+        if !is_of_sessions && early_ns.get(early_ns.len() / 2).is_some_and(|median_ns| *median_ns < end_ns - middle_ns)
+        {
             growth = [growth, grown(unfinished)].into_iter().flatten().reduce(f64::max);
         }
         let done = arrivals - growth?;
-        (done < MIN_DONE_SHARE * arrivals)
-            .then_some(Overload { asked_per_s: arrivals / half_s, done_per_s: done.max(0.0) / half_s })
+        (done < MIN_DONE_SHARE * arrivals).then_some(Overload {
+            asked_per_s: arrivals / half_s,
+            done_per_s: done.max(0.0) / half_s,
+            is_of_sessions,
+        })
     }
 }
 
@@ -88,6 +119,7 @@ mod tests {
             let first_ms = arrival_ms + wait_ms(k) + 1;
             RequestRecord {
                 stage: 0,
+                turn: 0,
                 outcome: Outcome::Finished,
                 num_prompt_tokens: 5,
                 num_output_tokens: 11,
@@ -116,6 +148,32 @@ mod tests {
         // One every 111 ms is 90 % of the load.
         let overload = replay(2001, 50, |k| 11 * k).overload().unwrap();
         assert!((overload.done_per_s - 9.0).abs() < 0.1, "{overload:?}");
+    }
+
+    #[test]
+    fn sessions_that_begin_faster_than_others_end_are_an_overload() {
+        // A session of two turns every 100 ms. First turns wait ever longer, and the later ones come after all of them.
+        let sessions = |wait_ms: u64| {
+            let mut replay = replay(400, 50, |k| wait_ms * k);
+            let later: Vec<RequestRecord> = replay.records.iter().map(|first| later_turn(first, 50_000)).collect();
+            replay.records.extend(later);
+            replay
+        };
+        let overload = sessions(100).overload().unwrap();
+        assert!((overload.asked_per_s - 10.0).abs() < 0.1 && overload.is_of_sessions, "{overload:?}");
+        assert!((overload.done_per_s - 5.0).abs() < 0.2, "{overload:?}");
+        assert_eq!(sessions(0).overload(), None);
+    }
+
+    fn later_turn(first: &RequestRecord, after_ms: u64) -> RequestRecord {
+        let after_ns = after_ms * 1_000_000;
+        RequestRecord {
+            turn: 1,
+            arrival_ns: first.finish_ns + after_ns,
+            first_token_ns: first.finish_ns + after_ns + 1_000_000,
+            finish_ns: first.finish_ns + after_ns + 50_000_000,
+            ..*first
+        }
     }
 
     #[test]

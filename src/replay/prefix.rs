@@ -3,6 +3,7 @@
 
 use super::block_pool::BlockHash;
 use crate::workload::Segment;
+use crate::workload::seed::{GOLDEN as SEED, mix};
 
 /// Appends the hashes of the blocks that lie wholly within `content` and the request's first `num_tokens`.
 pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32, hashes: &mut Vec<BlockHash>) {
@@ -28,18 +29,6 @@ pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32
 /// Hash of the `index`-th block of a request, if no other request can share it.
 pub(super) fn hash_own(request: u32, index: usize) -> BlockHash {
     not_zero(mix(mix(SEED ^ (1 << 63 | u64::from(request))) ^ index as u64))
-}
-
-const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Finaliser of SplitMix64. It is a bijection, so that different chains collide only by chance.
-///
-/// # Source
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-fn mix(x: u64) -> u64 {
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 fn not_zero(hash: u64) -> BlockHash {

@@ -24,6 +24,8 @@ pub enum Outcome {
 pub struct RequestRecord {
     /// Stage of the load.
     pub stage: u32,
+    /// Which turn of its session it is, from 0; 0 for a request of its own.
+    pub turn: u32,
     /// End of the request.
     pub outcome: Outcome,
     /// Tokens of the prompt.

@@ -9,7 +9,7 @@ use crate::step_model::StepModel;
 /// One in this many steps is estimated with its uncertainty.
 const SAMPLED: u64 = 64;
 
-/// What is known of the tail of TTFT, for those who plan by it.
+/// Known error of the tail of TTFT, for those who plan by it.
 pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short (docs/accuracy.md)";
 
 /// Share of extrapolated steps above which a remark is made.

@@ -13,7 +13,7 @@ const KEY: &str = "kv_transfer_config";
 /// Most threads of a direction, far more than a host has.
 const MAX_THREADS: u64 = 4096;
 
-/// What a replay with a disk takes from where; told with each of them.
+/// Note on the versions of vLLM that a replay with a disk follows.
 pub(super) const RULES: &str = "the disk tier follows vLLM 0.32.0's TieringOffloadingManager, and the connector before it vLLM 0.19.0's; \
                                 n_read_threads and n_write_threads change no time, as all threads share the disk's bandwidth";
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::hardware::{Hardware, HostLink};
 use crate::physics::communication::{Collective, RankGroup};
 use crate::physics::{Kernel, Operator, OperatorId, OperatorKind, StepPlan};
-use crate::units::time_us;
+use crate::units::{GIGA, time_us};
 
 /// How weights come from the host.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl HostReads {
         format!(
             "host_weights: no step with weights on the host was measured; they are read at {:.0} % of the {:.0} GB/s of the GPU's link to the host",
             self.efficiency * 100.0,
-            self.bytes_per_s / 1e9
+            self.bytes_per_s / GIGA
         )
     }
 

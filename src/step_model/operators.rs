@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
 use crate::physics::{BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
 use crate::request::Request;
+use crate::units::US_PER_S;
 
 impl StepModel {
     /// Predicts the step of `requests` with its breakdown by operator. Independent of the order of the requests.
@@ -106,8 +107,8 @@ impl StepModel {
             bound_us,
             total_flops,
             total_bytes,
-            mfu: total_flops / (time_us / 1e6 * self.peak_flop_per_s),
-            mbu: total_bytes / (time_us / 1e6 * self.hbm_bytes_per_s),
+            mfu: total_flops / (time_us / US_PER_S * self.peak_flop_per_s),
+            mbu: total_bytes / (time_us / US_PER_S * self.hbm_bytes_per_s),
             padded_tokens: self.plan.padded_tokens(&batch),
             graph_mode: self.plan.graph_mode(&batch),
             batch,

@@ -19,7 +19,7 @@ impl FixedList {
     /// Returns a load of these requests.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: no requests, arrivals that decrease or
+    /// `ErrorKind::Invalid` with all problems: no requests, arrivals that decrease or
     /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or the content of a request is longer than
     /// its prompt and its output.
     pub fn new(requests: Vec<WorkloadRequest>) -> Result<Self> {

@@ -25,7 +25,7 @@ impl OpenLoop {
     /// Returns `num_requests` requests at `rate_per_s` requests per second, with gaps drawn from `seed`.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
+    /// `ErrorKind::Invalid` with all problems: a rate that is not above 0 and at most 10⁶, a number of
     /// requests that is not from 1 to 10⁸, more than 10⁸ s of load, a burstiness that is not from 0.001 to 1,000, lengths
     /// out of range.
     pub fn new(
@@ -108,7 +108,7 @@ impl ClosedLoop {
     /// Returns `num_requests` requests, `concurrency` of them in flight.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
+    /// `ErrorKind::Invalid` with all problems: a concurrency of 0, a number of requests that is not from
     /// 1 to 10⁸, lengths out of range.
     pub fn new(concurrency: u32, num_requests: u64, shape: RequestShape) -> Result<Self> {
         let mut problems = Vec::new();

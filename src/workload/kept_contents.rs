@@ -1,4 +1,4 @@
-//! A workload that keeps what its prompts begin with, for files that say which prompts begin alike, and the turns of its requests.
+//! A workload that keeps what its prompts begin with, for files that say which prompts begin alike.
 
 use super::{Content, Workload, WorkloadRequest};
 
@@ -7,29 +7,19 @@ pub struct KeptContents<'a> {
     workload: &'a mut dyn Workload,
     /// The [`content`](WorkloadRequest::content) of every request that was sent, in order; empty if contents are not kept.
     pub contents: Vec<Option<Content>>,
-    /// The [`turn`](WorkloadRequest::turn) of every request that was sent, in order; empty if turns are not kept.
-    pub turns: Vec<u32>,
     has_contents: bool,
-    has_turns: bool,
 }
 
 impl<'a> KeptContents<'a> {
     /// Sends the requests of `workload`, and keeps their contents if `has_contents`.
     pub fn of(workload: &'a mut dyn Workload, has_contents: bool) -> Self {
-        KeptContents { workload, contents: Vec::new(), turns: Vec::new(), has_contents, has_turns: false }
-    }
-
-    /// The same that keeps the turns of the requests if `has_turns`.
-    #[must_use]
-    pub fn with_turns(self, has_turns: bool) -> Self {
-        KeptContents { has_turns, ..self }
+        KeptContents { workload, contents: Vec::new(), has_contents }
     }
 
     /// Drops what is kept of the first requests, which were sent but have no records, as those before a server is added.
     pub fn leave_out(&mut self, num_requests: u64) {
         let num_requests = usize::try_from(num_requests).unwrap_or(usize::MAX);
         self.contents.drain(..num_requests.min(self.contents.len()));
-        self.turns.drain(..num_requests.min(self.turns.len()));
     }
 }
 
@@ -42,9 +32,6 @@ impl Workload for KeptContents<'_> {
         let request = self.workload.next_request()?;
         if self.has_contents {
             self.contents.push(request.content.clone());
-        }
-        if self.has_turns {
-            self.turns.push(request.turn);
         }
         Some(request)
     }

@@ -20,14 +20,21 @@ pub(crate) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
     Pcg64::seed_from_u64(mixed(seed ^ mixed(name)))
 }
 
+/// The increment of SplitMix64's state: 2⁶⁴ over the golden ratio.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// SplitMix64's output function: neighbouring seeds give unrelated generators.
+pub(super) fn mixed(word: u64) -> u64 {
+    mix(word.wrapping_add(GOLDEN))
+}
+
+/// The finaliser of SplitMix64. It is a bijection, so that different words stay different.
 ///
 /// # Source
 /// Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-pub(super) fn mixed(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+pub(crate) fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 

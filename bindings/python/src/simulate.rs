@@ -7,7 +7,6 @@ use ridgepoint::Engine;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{EngineCounters, OffloadCounters, StageMetrics};
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
-use ridgepoint::internals::workload::KeptContents;
 use ridgepoint::internals::workload::{OpenedLoad, Summary};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
@@ -63,19 +62,17 @@ pub fn simulate<'py>(
         }
     }
     let steps = steps.get();
-    let (report, replayed, turns) =
+    let (report, replayed) =
         detached(py, || replayed(steps, &scheduler, source(&load, arrays, seed, steps.deployment.data_parallel_size)))?;
-    let columns = requests(py, &replayed.records)?;
-    columns.set_item("turn", turns.into_pyarray(py))?;
-    Ok((report, columns))
+    Ok((report, requests(py, &replayed.records)?))
 }
 
-/// Returns the report, the replay, and the turn of each record's request.
+/// Returns the report and the replay.
 fn replayed(
     steps: &StepModel,
     scheduler: &Scheduler,
     source: ridgepoint::Result<OpenedLoad>,
-) -> PyResult<(String, Replay, Vec<u32>)> {
+) -> PyResult<(String, Replay)> {
     let mut source = source.map_err(raised)?;
     let server = ServerConfig {
         deployment: steps.deployment.clone(),
@@ -93,8 +90,7 @@ fn replayed(
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);
     let mut sampler = SpreadSampler::new(predictor);
-    let mut sent = KeptContents::of(&mut *source.workload, false).with_turns(true);
-    let replayed = replay(&steps.latency, &engine.config, &mut sent, &mut sampler).map_err(raised)?;
+    let replayed = replay(&steps.latency, &engine.config, &mut *source.workload, &mut sampler).map_err(raised)?;
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
     warnings.extend(replayed.notes(&engine.config));
@@ -112,7 +108,7 @@ fn replayed(
         offload: replayed.offload,
         warnings,
     };
-    Ok((to_json(&report)?, replayed, sent.turns))
+    Ok((to_json(&report)?, replayed))
 }
 
 /// Indices into `_OUTCOMES` of `_replay.py`.
@@ -141,6 +137,7 @@ fn requests<'py>(py: Python<'py>, records: &[RequestRecord]) -> PyResult<Bound<'
         records.iter().map(figure).collect::<Vec<_>>().into_pyarray(py)
     };
     columns.set_item("stage", words(|record| record.stage))?;
+    columns.set_item("turn", words(|record| record.turn))?;
     columns.set_item("outcome", words(|record| outcome_code(record.outcome)))?;
     columns.set_item("num_prompt_tokens", words(|record| record.num_prompt_tokens))?;
     columns.set_item("num_output_tokens", words(|record| record.num_output_tokens))?;

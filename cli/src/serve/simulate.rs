@@ -152,9 +152,9 @@ fn replayed(
     };
     let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
     let watch = asked.kv_metrics.then(KvWatch::default);
-    let has_turns = load.summary.sessions.is_some();
+    let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
-    let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics).with_turns(has_turns);
+    let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics);
     let replayed = server.replay(&mut sent, (timeline.unwrap_or_default(), watch));
     let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
     let fewer_tiers = server.fewer_tiers(|tier| {
@@ -163,8 +163,7 @@ fn replayed(
     })?;
     let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
-    let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });
+    simulation.add(&server, &replayed, Details { contents: &sent.contents, has_sessions, watch, fewer_tiers });
     Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
 }
 

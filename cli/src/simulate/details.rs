@@ -14,8 +14,8 @@ use super::sessions::SessionReport;
 pub struct Details<'a> {
     /// The content of each record's request, for KV metrics.
     pub contents: &'a [Option<Content>],
-    /// The turn of each record's request; empty without sessions.
-    pub turns: &'a [u32],
+    /// Whether the load has sessions.
+    pub has_sessions: bool,
     /// The observer of the KV cache; `None` if KV metrics are not asked for.
     pub watch: Option<KvWatch>,
     /// The same load on the same server with fewer tiers.
@@ -83,7 +83,7 @@ impl Simulation {
     /// Adds the parts that this load and server have, with their warnings.
     pub fn add(&mut self, server: &Server<'_>, of: &ReplayedLoad, details: Details<'_>) {
         let engine = &server.engine.config;
-        self.sessions = SessionReport::of(details.turns, &of.replay.records);
+        self.sessions = details.has_sessions.then(|| SessionReport::of(&of.replay.records));
         let with_tier = (&of.replay, &of.metrics);
         self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.fewer_tiers);
         let remark = self.kv_offload.as_ref().and_then(OffloadReport::remark);

@@ -171,7 +171,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let watch = args.output.kv_metrics.then(KvWatch::default);
     let observer = ((files, AnsweredRequests(bar.clone())), watch);
     let has_sessions = load.summary.sessions.is_some();
-    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(has_sessions);
+    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
     // The same load with fewer tiers is replayed beside it.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
         let compare = || server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits, &bar));
@@ -207,7 +207,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
-    let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });
+    simulation.add(&server, &replayed, Details { contents: &sent.contents, has_sessions, watch, fewer_tiers });
     Ok(Outcome::of(simulation))
 }

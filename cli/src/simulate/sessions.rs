@@ -53,17 +53,11 @@ impl Turns {
 }
 
 impl SessionReport {
-    /// The report of records, of which `turns` has the turns from 0; `None` without turns.
-    pub fn of(turns: &[u32], records: &[RequestRecord]) -> Option<Self> {
-        if turns.is_empty() {
-            return None;
-        }
-        let of = |is_first: bool| {
-            let records = records.iter().zip(turns).filter(move |(_, turn)| (**turn == 0) == is_first);
-            Turns::of(records.map(|(record, _)| record))
-        };
+    /// The report of the records of a load of sessions.
+    pub fn of(records: &[RequestRecord]) -> Self {
+        let of = |is_first: bool| Turns::of(records.iter().filter(move |record| (record.turn == 0) == is_first));
         let (first_turns, later_turns) = (of(true), of(false));
-        Some(SessionReport { sessions: first_turns.requests, first_turns, later_turns })
+        SessionReport { sessions: first_turns.requests, first_turns, later_turns }
     }
 
     /// Puts the turns on a page.
@@ -89,8 +83,9 @@ mod tests {
 
     #[test]
     fn turns_are_told_apart_and_their_hits_are_summed() {
-        let record = |outcome, num_prompt_tokens, num_cached_tokens, ttft_ms: u64| RequestRecord {
+        let record = |turn, outcome, num_prompt_tokens, num_cached_tokens, ttft_ms: u64| RequestRecord {
             stage: 0,
+            turn,
             outcome,
             num_prompt_tokens,
             num_output_tokens: 1,
@@ -106,17 +101,16 @@ mod tests {
             finish_ns: 9_000_000_000,
         };
         let records = [
-            record(Outcome::Finished, 100, 0, 40),
-            record(Outcome::Finished, 100, 60, 20),
-            record(Outcome::Finished, 300, 240, 10),
-            record(Outcome::Rejected, 5_000, 0, 0),
+            record(0, Outcome::Finished, 100, 0, 40),
+            record(0, Outcome::Finished, 100, 60, 20),
+            record(1, Outcome::Finished, 300, 240, 10),
+            record(2, Outcome::Rejected, 5_000, 0, 0),
         ];
-        let report = SessionReport::of(&[0, 0, 1, 2], &records).unwrap();
+        let report = SessionReport::of(&records);
         assert_eq!((report.sessions, report.first_turns.finished), (2, 2));
         assert_eq!(report.first_turns.cached_share(), Some(0.3));
         assert_eq!(report.first_turns.ttft_ms.map(|of| of.mean), Some(30.0));
         assert_eq!((report.later_turns.requests, report.later_turns.finished), (2, 1));
         assert_eq!(report.later_turns.cached_share(), Some(0.8));
-        assert!(SessionReport::of(&[], &records).is_none());
     }
 }

@@ -128,6 +128,7 @@ mod tests {
     fn metrics(requests: &[(u32, Outcome, u64, u64)]) -> Metrics {
         let record = |(stage, outcome, ttft_ms, e2e_ms): &(u32, Outcome, u64, u64)| RequestRecord {
             stage: *stage,
+            turn: 0,
             outcome: *outcome,
             num_prompt_tokens: 10,
             num_output_tokens: 5,

@@ -170,6 +170,7 @@ impl Point<'_> {
         row.fill(&run, &replayed.counters, replayed.overload().is_none());
         row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row, &sampler.spread()));
         row.warn(notes);
+        row.warn(replayed.burst().filter(|_| self.grid.slo.is_some()));
         Ok(row)
     }
 

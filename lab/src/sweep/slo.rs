@@ -128,6 +128,7 @@ mod tests {
     fn two() -> Row {
         let record = |ttft_ms: u64, e2e_ms: u64| RequestRecord {
             stage: 0,
+            turn: 0,
             outcome: Outcome::Finished,
             num_prompt_tokens: 5,
             num_output_tokens: 11,

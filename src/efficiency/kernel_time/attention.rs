@@ -51,9 +51,8 @@ impl Timer {
         }
     }
 
-    /// Time of one call of decode attention by `requests` and 1 to at least `longest` keys per request, at least `least_us`, µs.
-    /// Excludes the roofline bound: 0 or `least_us` if
-    /// the time is that bound.
+    /// Time of one call of decode attention by number of requests and by keys per request, from 1 to at least `longest`, µs. The roofline
+    /// bound is not applied: all values are 0 if it is the time.
     pub fn decode_surface(&self, heads: &AttentionHeads, requests: &[u64], longest: u64) -> Surface<KEY_STEPS_LOG2> {
         let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
         let Curve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| 0.0) };

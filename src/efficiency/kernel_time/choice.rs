@@ -12,12 +12,12 @@ use super::super::kernel_model::{DecodeModel, MoeModel, PrefillModel};
 use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
-use super::super::tables::{Found, Tables};
+use super::super::tables::{Found, Tables, if_any};
 use super::Curve;
 use super::crossing::Crossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::hardware::{Architecture, Hardware, Interconnect};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
@@ -99,7 +99,7 @@ impl Choice<'_> {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
         let wanted = self.tables.engine();
-        let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_met_by(engine)) else { return };
+        let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) else { return };
         if *wanted != Engine::default() {
             self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
         } else if !engine.is_vllm() {
@@ -127,10 +127,14 @@ impl Choice<'_> {
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
             _ => (MatmulFormat::Bfloat16, None),
         };
-        let distance = |key: &MatmulFormat| match () {
-            () if *key == format => 0.0,
-            () if Some(*key) == stand_in => STAND_IN_FORMAT,
-            () => f64::INFINITY,
+        let distance = |key: &MatmulFormat| {
+            if *key == format {
+                0.0
+            } else if Some(*key) == stand_in {
+                STAND_IN_FORMAT
+            } else {
+                f64::INFINITY
+            }
         };
         let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
         let format = found.series.key;
@@ -192,16 +196,13 @@ impl Choice<'_> {
     fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Curve> {
         let StateHeads { recurrence, key_head_dim, head_dim, conv_kernel, .. } = *heads;
         let wanted = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
-        let found = match self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]) {
-            Ok(mut found) => found.remove(0),
-            Err(error) if error.kind() == ErrorKind::MissingTable => {
-                if let Some(curve) = self.convolution(kernel, heads)? {
-                    return Ok(curve);
-                }
-                self.note("not measured, priced by its bytes and the datasheet's peak");
-                return Ok(Curve::Streaming);
+        let found = if_any(self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]))?;
+        let Some(found) = found.and_then(|found| found.into_iter().next()) else {
+            if let Some(curve) = self.convolution(kernel, heads)? {
+                return Ok(curve);
             }
-            Err(error) => return Err(error),
+            self.note("not measured, priced by its bytes and the datasheet's peak");
+            return Ok(Curve::Streaming);
         };
         self.note_fallback(&found);
         let key = found.series.key;
@@ -218,11 +219,8 @@ impl Choice<'_> {
         let is_convolution = matches!(kernel, StateKernel::ConvPrefill | StateKernel::ConvDecode);
         let is_same = |key: &StateKey| is_convolution && (key.kernel, key.conv_kernel) == (kernel, heads.conv_kernel);
         let distance = |key: &StateKey| if is_same(key) { 0.0 } else { f64::INFINITY };
-        let found = match self.tables.nearest::<StateModel>(distance, 1, &[]) {
-            Ok(mut found) => found.remove(0),
-            Err(error) if error.kind() == ErrorKind::MissingTable => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(mut found) = if_any(self.tables.nearest::<StateModel>(distance, 1, &[]))? else { return Ok(None) };
+        let found = found.remove(0);
         self.note_fallback(&found);
         let key = found.series.key;
         self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));

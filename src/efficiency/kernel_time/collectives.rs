@@ -4,9 +4,10 @@ use super::super::collective_curve::{AllReduceCurve, ExchangeCurve};
 use super::super::exchange_model::ExchangeModel;
 use super::super::kernel_model::AllReduceModel;
 use super::super::keys::AllReduceKind;
+use super::super::tables::if_any;
 use super::Curve;
 use super::choice::Choice;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::hardware::InterconnectKind;
 use crate::physics::communication::{Collective, RankGroup};
 
@@ -89,11 +90,7 @@ impl Choice<'_> {
             Collective::SendReceive => Collective::AllToAll,
             other => other,
         };
-        let found = match self.tables.of_key::<ExchangeModel>(&key, &[]) {
-            Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::MissingTable => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(found) = if_any(self.tables.of_key::<ExchangeModel>(&key, &[]))? else { return Ok(None) };
         if found.link != self.link.map(|link| link.kind) {
             return Ok(None);
         }

@@ -223,6 +223,7 @@ impl Engine<'_> {
         check(&request, index, last_arrival_ns.max(arrival_ns))?;
         self.records.push(RequestRecord {
             stage: request.stage,
+            turn: request.turn,
             outcome: Outcome::Unfinished,
             num_prompt_tokens: request.num_prompt_tokens,
             num_output_tokens: request.num_output_tokens,

@@ -50,6 +50,7 @@ mod fixtures {
     pub fn three() -> Replay {
         let first = RequestRecord {
             stage: 0,
+            turn: 0,
             outcome: Outcome::Finished,
             num_prompt_tokens: 100,
             num_output_tokens: 3,
@@ -66,6 +67,7 @@ mod fixtures {
         };
         let refused = RequestRecord {
             stage: 1,
+            turn: 0,
             outcome: Outcome::Rejected,
             num_prompt_tokens: 9000,
             num_cached_tokens: 0,

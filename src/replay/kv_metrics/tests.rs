@@ -175,6 +175,7 @@ fn an_engine_without_prefix_caching_has_hits_of_none_and_no_costs() {
 fn groups_beyond_the_tenth_are_one_row() {
     let record = |num_prompt_tokens| RequestRecord {
         stage: 0,
+        turn: 0,
         outcome: Outcome::Finished,
         num_prompt_tokens,
         num_output_tokens: 1,

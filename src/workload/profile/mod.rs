@@ -15,7 +15,7 @@ use super::{Workload, WorkloadRequest, limits};
 use crate::error::{Error, Result};
 use crate::input::{FileKind, Keys, Log, NumberRange, parse_yaml, read_text};
 
-/// Whose defaults notes report.
+/// The owner of the defaults in notes.
 const INFERENCE_PERF: &str = "inference-perf's";
 
 /// A checked profile.
