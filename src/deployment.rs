@@ -246,9 +246,8 @@ impl Deployment {
         deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
         let offload = keys.read("cpu_offload_gb", OFFLOAD, |value| value.as_f64().filter(|gb| *gb >= 0.0));
         deployment.cpu_offload_gb = offload.unwrap_or_default();
-        let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
-            DType::parse_or_auto(value.as_str()?)
-        });
+        let kv_cache_dtype = keys
+            .read("kv_cache_dtype", "auto, fp8, bfloat16 or float16", |value| DType::parse_or_auto(value.as_str()?));
         deployment.kv_cache_dtype = kv_cache_dtype.flatten();
         let source = "auto or vllm: the file of another folder is not read";
         let generation_config =
@@ -299,6 +298,9 @@ impl Deployment {
         }
         if !(self.cpu_offload_gb.is_finite() && self.cpu_offload_gb >= 0.0) {
             problems.push(format!("cpu_offload_gb = {} must be {OFFLOAD}", self.cpu_offload_gb));
+        }
+        if let Some(dtype) = self.kv_cache_dtype.filter(|dtype| !dtype.is_of_kv_cache()) {
+            problems.push(format!("kv_cache_dtype = {dtype} must be fp8, bfloat16 or float16"));
         }
         problems.extend(self.graph_problems());
         problems

@@ -46,7 +46,15 @@ impl DType {
 
     /// Returns the format of a `kv_cache_dtype`, where `auto` leaves the choice to vLLM: `Some(None)`.
     pub fn parse_or_auto(name: &str) -> Option<Option<Self>> {
-        if name == "auto" { Some(None) } else { DType::parse(name).map(Some) }
+        if name == "auto" { Some(None) } else { DType::parse(name).filter(|dtype| dtype.is_of_kv_cache()).map(Some) }
+    }
+
+    /// Whether vLLM stores a KV cache in it.
+    ///
+    /// # Source
+    /// vLLM 0.15.1, `CacheDType` (`vllm/config/cache.py`).
+    pub(crate) fn is_of_kv_cache(self) -> bool {
+        matches!(self, DType::Float16 | DType::Bfloat16 | DType::Fp8)
     }
 }
 

@@ -116,6 +116,7 @@ pub mod replay {
 pub mod server_config {
     pub use crate::server_config::disk::KvDiskTier;
     pub use crate::server_config::offload::{KvOffloading, KvOffloadingSize};
+    pub use crate::server_config::read::NOT_MODELLED;
 }
 #[cfg(feature = "replay")]
 pub mod workload {

@@ -3,23 +3,20 @@
 use std::path::Path;
 
 use clap::error::ContextKind;
+use ridgepoint::internals::server_config::NOT_MODELLED;
 use ridgepoint::{Error, ErrorKind};
 use ridgepoint_lab::evaluate::report::Skipped;
 
 /// Folders of the measurements that RIDGEPOINT_DATA points at.
 const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"];
 
-/// Flags of servers and benchmarks that users try, and why the command has none of them.
-const NOT_MODELLED: [(&str, &str); 2] = [
-    ("--replicas", "a router over several servers is not modelled; --data-parallel-size replays one of several"),
-    ("--speculative-config", "speculative decoding is not modelled (README, Support and limits)"),
-];
-
 /// The answer to an unknown flag that stands for something that is not modelled.
 pub fn not_modelled(error: &clap::Error) -> Option<String> {
     let given = error.get(ContextKind::InvalidArg)?.to_string();
-    let (flag, answer) = NOT_MODELLED.iter().find(|(flag, _)| given.split('=').next() == Some(*flag))?;
-    Some(format!("{flag}: {answer}"))
+    let flag = given.split(['=', ' ']).next()?;
+    let key = flag.trim_start_matches('-').replace('-', "_");
+    let (_, answer) = NOT_MODELLED.iter().find(|(argument, _)| *argument == key)?;
+    Some(format!("{flag}: {answer} (README, Support and limits)"))
 }
 
 /// The error's text with its hint.

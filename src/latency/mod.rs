@@ -9,8 +9,7 @@ mod roofline;
 
 pub use crate::correction::HostTimes;
 pub use black_box::{BlackBox, FixedLatency};
-pub(crate) use kv_transfer::KvTransfers;
-pub use kv_transfer::TransferDirection;
+pub use kv_transfer::{KvTransfers, TransferDirection};
 pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;
@@ -47,7 +46,8 @@ pub trait LatencyModel: Send + Sync {
     fn step_time_us(&self, requests: &[Request]) -> f64;
 
     /// [`step_time_us`](Self::step_time_us) where `shared_kv_tokens` of the cached tokens that requests read are read by another request
-    /// too, as their prompts share KV blocks. Defaults to no difference. A replay calls this method.
+    /// too, as their prompts share KV blocks. Defaults to no difference. A replay calls this method, so a model that wraps another one
+    /// passes it on.
     fn sharing_step_time_us(&self, requests: &[Request], _shared_kv_tokens: u64) -> f64 {
         self.step_time_us(requests)
     }

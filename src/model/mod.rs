@@ -22,7 +22,7 @@ mod weight_variant;
 mod window;
 
 pub use builtin::builtin_names;
-pub(crate) use sampling::SamplingParams;
+pub use sampling::SamplingParams;
 pub(crate) use shape::{
     Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
 };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::offload::KvOffload;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+use crate::kv_capacity::KvCapacity;
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
 const MAX_GPU_BLOCKS: u32 = 1 << 24;
@@ -69,7 +70,7 @@ impl EngineConfig {
     }
 
     /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
-    /// scheduling on, first come first served.
+    /// scheduling on, first come first served. Use [`EngineConfig::with_capacity`] for blocks of the memory equation.
     pub fn new(deployment: &Deployment, max_model_len: u32, num_gpu_blocks: u32) -> Self {
         EngineConfig {
             max_num_seqs: deployment.max_num_seqs,
@@ -86,6 +87,17 @@ impl EngineConfig {
             async_scheduling: true,
             pipeline_parallel_size: deployment.pipeline_parallel_size,
             kv_offload: None,
+        }
+    }
+
+    /// [`EngineConfig::new`] with the blocks, their size and the longest context of the memory equation. Layers with a state have larger
+    /// blocks than the deployment asks for, and take some of them per request.
+    pub fn with_capacity(deployment: &Deployment, capacity: &KvCapacity) -> Self {
+        let max_model_len = u32::try_from(capacity.max_model_len).unwrap_or(u32::MAX);
+        EngineConfig {
+            block_size: capacity.block_size,
+            state_blocks_per_request: capacity.state_blocks_per_request,
+            ..EngineConfig::new(deployment, max_model_len, capacity.num_gpu_blocks)
         }
     }
 
@@ -147,12 +159,12 @@ impl EngineConfig {
         let unsupported = [
             (!self.enable_prefix_caching, "enable_prefix_caching = false"),
             (self.pipeline_parallel_size > 1, "pipeline_parallel_size above 1"),
-            (self.state_blocks_per_request > 0, "a hybrid model's state_blocks_per_request"),
+            (self.state_blocks_per_request > 0, "a model whose layers keep a state"),
         ];
         let named = unsupported.iter().filter(|(is_set, _)| *is_set);
-        problems.extend(
-            named.map(|(_, what)| format!("kv_offload is not modelled together with {what}; remove one of them")),
-        );
+        problems.extend(named.map(|(_, what)| {
+            format!("KV blocks on the host are not modelled together with {what}: leave one of them out")
+        }));
         problems
     }
 }

@@ -33,12 +33,12 @@ mod slot;
 pub(crate) mod spread;
 mod waiting;
 
+pub use block_lives::BlockStats;
 pub use config::{EngineConfig, SchedulingPolicy};
 pub(crate) use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::Metrics;
-pub(crate) use observe::{KvEvent, TransferEvent};
-pub use observe::{Observer, StepEvent};
+pub use observe::{KvEvent, Observer, StepEvent, TransferEvent};
 pub(crate) use offload::KvDisk;
 pub use offload::KvOffload;
 pub use record::{Outcome, Replay, RequestRecord};

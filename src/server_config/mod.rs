@@ -4,7 +4,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod offload;
-mod read;
+pub(crate) mod read;
 #[cfg(test)]
 mod tests;
 
@@ -203,12 +203,10 @@ impl ServerConfig {
                 capacity.num_gpu_blocks
             ));
         }
-        let max_model_len = u32::try_from(capacity.max_model_len).unwrap_or(u32::MAX);
-        let defaults = EngineConfig::new(&self.deployment, max_model_len, num_gpu_blocks);
+        let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
         let scheduler = self.scheduler;
         let config = EngineConfig {
-            block_size: capacity.block_size,
-            state_blocks_per_request: capacity.state_blocks_per_request,
+            num_gpu_blocks,
             enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
             enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
             async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),

@@ -38,6 +38,27 @@ const IGNORED: [&str; 14] = [
     "enable_log_requests",
 ];
 
+/// Arguments of vLLM that users try, and why they cannot be given.
+pub const NOT_MODELLED: [(&str, &str); 14] = [
+    ("decode_context_parallel_size", CONTEXT_PARALLEL),
+    ("prefill_context_parallel_size", CONTEXT_PARALLEL),
+    ("enable_dbo", "overlap of two half batches is not modelled"),
+    ("enable_eplb", "experts are not moved between ranks"),
+    ("enable_lora", LORA),
+    ("lora_modules", LORA),
+    ("max_loras", LORA),
+    ("max_lora_rank", LORA),
+    ("nnodes", "is not asked for: GPUs beyond those of a link are reached over the network of the hardware file"),
+    ("num_speculative_tokens", SPECULATION),
+    ("quantization", "is read from the checkpoint: name a quantised one, or give precision"),
+    ("replicas", "a router over several servers is not modelled; data_parallel_size replays one of several"),
+    ("speculative_config", SPECULATION),
+    ("speculative_model", SPECULATION),
+];
+const CONTEXT_PARALLEL: &str = "context parallelism is not modelled";
+const LORA: &str = "LoRA adapters are not modelled";
+const SPECULATION: &str = "speculative decoding is not modelled";
+
 /// Names of the number formats of `precision`, for messages.
 const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), \
                           int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
@@ -124,6 +145,9 @@ fn plain_name(key: &str) -> String {
 fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     keys.require(&["model", "hardware"]);
     let (model, hardware) = (keys.text("model"), keys.text("hardware"));
+    for (key, reason) in NOT_MODELLED {
+        keys.refuse(key, reason);
+    }
     let mut deployment = Deployment::read(keys);
     let scheduler = SchedulerOptions {
         enable_prefix_caching: keys.flag("enable_prefix_caching"),

@@ -117,7 +117,8 @@ impl OpenedLoad {
         let share = ReplicaShare::new(replicas);
         let list = share.list(file.list().clone())?;
         check(list.num_requests())?;
-        let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
+        let (summary, notes) =
+            (list.summary(), file.notes.into_iter().chain(share.note_on_figures(None, None)).collect());
         Ok(OpenedLoad { workload: list.workload(), name: file.origin, summary, notes })
     }
 }
@@ -155,8 +156,9 @@ impl Load {
                 let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
                 check(share.requests(*num_requests))?;
                 let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
-                let (summary, notes) = (closed.summary(), share.note(None).into_iter().chain([LOCKSTEP.to_owned()]));
-                opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes.collect())
+                let note = share.note_on_figures(None, Some(*concurrency));
+                let (summary, notes) = (closed.summary(), note.into_iter().chain([LOCKSTEP.to_owned()]).collect());
+                opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes)
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
                 let pattern = ArrivalPattern::of_burstiness(*burstiness);
@@ -164,7 +166,7 @@ impl Load {
                 let shape = RequestShape::new(*input_len, *output_len);
                 let open = OpenLoop::new(pattern, own, share.requests(*num_requests), shape, seed)?;
                 check(share.requests(*num_requests))?;
-                let (summary, note) = (open.summary(), share.note(Some(*requests_per_s)));
+                let (summary, note) = (open.summary(), share.note_on_figures(Some(*requests_per_s), None));
                 let name = match note {
                     None => format!("{requests_per_s} requests/s"),
                     Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
@@ -195,7 +197,8 @@ impl Load {
                 let summary = sessions.summary();
                 check(summary.requests as u64)?;
                 let are_alike = matches!(starts, SessionStarts::Concurrency(_)) && *think_time_s <= 0.0;
-                let notes = share.note(None).into_iter().chain(are_alike.then(|| LOCKSTEP.to_owned()));
+                let note = share.note_on_figures(None, None);
+                let notes = note.into_iter().chain(are_alike.then(|| LOCKSTEP.to_owned()));
                 opened(name, Box::new(sessions.workload()), summary, notes.collect())
             }
         }

@@ -10,7 +10,8 @@ use crate::error::Result;
 ///
 /// let share = ReplicaShare::new(2);
 /// assert_eq!((share.rate_per_s(20.0), share.requests(1001), share.concurrency(5)), (10.0, 501, 3));
-/// assert_eq!(share.note(Some(20.0)).as_deref(), Some("one of 2 replicas is replayed, with 10 of 20 requests/s"));
+/// assert_eq!(share.note(Some(20.0), None).as_deref(), Some("one of 2 replicas is replayed, with 10 of 20 requests/s"));
+/// assert!(share.note(None, Some(5)).is_some_and(|note| note.ends_with("with 3 of 5 requests in flight, so that there are 6 over all replicas")));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaShare {
@@ -53,11 +54,27 @@ impl ReplicaShare {
         if self.replicas == 1 { Ok(list) } else { list.every_nth(self.replicas as usize) }
     }
 
-    /// A note that one replica of several is replayed, with its rate if there is one.
-    pub fn note(self, total_per_s: Option<f64>) -> Option<String> {
-        let share = match total_per_s {
-            Some(total) => format!("{} of {total} requests/s", self.rate_per_s(total)),
-            None => "an even share of the load".to_owned(),
+    /// [`ReplicaShare::note`] beside figures of the replica alone.
+    pub fn note_on_figures(self, total_per_s: Option<f64>, concurrency: Option<u32>) -> Option<String> {
+        self.note(total_per_s, concurrency)
+            .map(|note| format!("{note}; throughput and counts are those of this replica"))
+    }
+
+    /// A note that one replica of several is replayed, with its rate or its requests in flight.
+    pub fn note(self, total_per_s: Option<f64>, concurrency: Option<u32>) -> Option<String> {
+        let share = match (total_per_s, concurrency) {
+            (Some(total), _) => format!("{} of {total} requests/s", self.rate_per_s(total)),
+            (None, Some(total)) => {
+                let own = self.concurrency(total);
+                let all = u64::from(own) * u64::from(self.replicas);
+                let more = if all > u64::from(total) {
+                    format!(", so that there are {all} over all replicas")
+                } else {
+                    String::new()
+                };
+                format!("{own} of {total} requests in flight{more}")
+            }
+            (None, None) => "an even share of the load".to_owned(),
         };
         (self.replicas > 1).then(|| format!("one of {} replicas is replayed, with {share}", self.replicas))
     }

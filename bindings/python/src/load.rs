@@ -53,7 +53,7 @@ pub fn source(load: &Load, arrays: Arrays<'_>, seed: u64, replicas: u32) -> Resu
             let share = ReplicaShare::new(replicas);
             let list = share.list(FixedList::new(requests.collect())?)?;
             let summary = list.summary();
-            let notes = share.note(None).into_iter().collect();
+            let notes = share.note_on_figures(None, None).into_iter().collect();
             Ok(OpenedLoad { workload: list.workload(), name: "columns".to_owned(), summary, notes })
         }
     }

@@ -20,7 +20,7 @@ use ridgepoint::server_config::Engine;
 use ridgepoint::workload::Load;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::{Deployment, Hardware, Model};
+use ridgepoint::{Deployment, Error, Hardware, Model};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ use super::server_keys::ServerKeys;
 use super::{answer, body};
 use crate::deployment::Served;
 use crate::server::served;
-use crate::simulate::{Details, FewerTiers, GeneratedLoad, ROUNDS, Server, Simulation};
+use crate::simulate::{Details, FewerTiers, GeneratedLoad, NOISE, Noise, ROUNDS, Server, Simulation};
 
 /// Keys of the route beside those of the server. The other names are those that the command's flags have.
 pub const KEYS: [&str; 21] = [
@@ -139,6 +139,12 @@ fn replayed(
     let mut warnings = of.notes.clone();
     warnings.append(&mut load.notes);
     of.engine.check_transfers(&of.latency)?;
+    let correction = of.latency.steps().correction();
+    let spread = |noise: Noise| {
+        let problem =
+            "noise = correction takes its spread from a correction, and this prediction has none: give a number";
+        noise.sigma(correction).ok_or_else(|| Error::invalid(ORIGIN, vec![problem.to_owned()]))
+    };
     let server = Server {
         model: &of.model,
         hardware: &of.hardware,
@@ -146,7 +152,7 @@ fn replayed(
         engine: &of.engine,
         latency: &of.latency,
         fitted: None,
-        noise_sigma: asked.noise,
+        noise_sigma: asked.noise.map(spread).transpose()?,
         seed: asked.seed,
         cold: None,
     };
@@ -179,7 +185,7 @@ fn unless_stopped<T>(stop: &Stop, replayed: ridgepoint::Result<T>) -> Result<T, 
 struct Asked {
     load: AskedLoad,
     seed: u64,
-    noise: Option<f64>,
+    noise: Option<Noise>,
     series: bool,
     kv_metrics: bool,
 }
@@ -207,11 +213,15 @@ impl Asked {
             _ => {
                 let found = if given.is_empty() { "no load".to_owned() } else { given.join(" and ") };
                 log.problem(format!("{found}: give one of request_rate, concurrency, requests and profile"));
+                keys.ignore(&GENERATED);
                 None
             }
         };
         let seed = keys.whole("seed", 0..=u64::MAX).unwrap_or(0);
-        let noise = keys.number("noise", NumberRange::from_zero(1.0, "standard deviation of a factor's logarithm"));
+        let noise = keys.read("noise", NOISE, |value| match value {
+            Value::String(text) => Noise::parse(text),
+            number => number.as_f64().and_then(|_| Noise::parse(&number.to_string())),
+        });
         let [series, kv_metrics] = ["series", "kv_metrics"].map(|key| keys.flag(key).unwrap_or(false));
         keys.finish();
         let (load, _) = log.finish(ORIGIN, load)?;

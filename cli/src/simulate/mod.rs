@@ -71,7 +71,7 @@ pub struct Simulate {
 
 /// By how much steps scatter.
 #[derive(Debug, Clone, Copy)]
-enum Noise {
+pub enum Noise {
     /// As the correction says.
     OfCorrection,
     /// The standard deviation of a factor's logarithm.
@@ -81,22 +81,25 @@ enum Noise {
 /// The spread that is taken if none is given.
 const OF_CORRECTION: &str = "correction";
 
+/// Values of a spread.
+pub const NOISE: &str = "a number from 0 to 1, or correction";
+
 fn noise(text: &str) -> Result<Noise, String> {
-    if text == OF_CORRECTION {
-        return Ok(Noise::OfCorrection);
-    }
-    let sigma = at_least_zero(text).ok().filter(|sigma| *sigma <= 1.0);
-    sigma.map(Noise::Sigma).ok_or_else(|| format!("must be a number from 0 to 1, or {OF_CORRECTION}"))
+    Noise::parse(text).ok_or_else(|| format!("must be {NOISE}"))
 }
 
 impl Noise {
-    fn sigma(self, correction: Option<&Correction>) -> Result<f64, Failure> {
-        match (self, correction) {
-            (Noise::Sigma(sigma), _) => Ok(sigma),
-            (Noise::OfCorrection, Some(correction)) => Ok(correction.scatter.step),
-            (Noise::OfCorrection, None) => Err(Failure::usage(
-                "--noise takes its spread from a correction, and this prediction has none: give it, as in --noise 0.05",
-            )),
+    /// The spread of a text; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let sigma = || at_least_zero(text).ok().filter(|sigma| *sigma <= 1.0).map(Noise::Sigma);
+        if text == OF_CORRECTION { Some(Noise::OfCorrection) } else { sigma() }
+    }
+
+    /// The standard deviation; `None` without the correction that has it.
+    pub fn sigma(self, correction: Option<&Correction>) -> Option<f64> {
+        match self {
+            Noise::Sigma(sigma) => Some(sigma),
+            Noise::OfCorrection => correction.map(|correction| correction.scatter.step),
         }
     }
 }
@@ -153,7 +156,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     }
     let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
     let correction = latency.steps().correction().filter(|_| fitted.is_none());
-    let noise_sigma = args.noise.map(|noise| noise.sigma(correction)).transpose()?;
+    let spread = |noise: Noise| {
+        noise.sigma(correction).ok_or_else(|| {
+            Failure::usage(
+                "--noise takes its spread from a correction, and this prediction has none: give it, as in --noise 0.05",
+            )
+        })
+    };
+    let noise_sigma = args.noise.map(spread).transpose()?;
     let server = Server {
         model: &model,
         hardware: &hardware,

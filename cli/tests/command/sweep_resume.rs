@@ -58,7 +58,7 @@ fn rows_of_another_sweep_are_refused() {
     let whole = folder.read("out.json");
     let out = folder.path("out.json");
     let other = folder.write("other.toml", GRID.replace("num_requests = 40", "num_requests = 41"));
-    sweep(&other, &line).fails(1, &[&out, "is not of this sweep, whose rows are of its grid", "start anew"]);
+    sweep(&other, &line).fails(1, &[&out, "is not of this sweep, whose grid has no such settings", "start anew"]);
     let spread = folder.write("spread.toml", GRID.replace("std_dev = 50", "std_dev = 60"));
     sweep(&spread, &line).fails(1, &["is not of this sweep"]);
     let tables = run(&format!("sweep {grid} {line}").split(' ').collect::<Vec<_>>());

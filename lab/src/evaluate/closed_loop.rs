@@ -90,7 +90,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::for_engine(&model, &hardware, &served, &engine)?;
-    let mut engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
+    let mut engine = EngineConfig::with_capacity(&served, &capacity);
     engine.async_scheduling = schedules_ahead(row);
     if !engine.async_scheduling {
         notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());

@@ -114,7 +114,7 @@ impl ClosedLoopRow {
             moe_tp_size: optional("moe_tp_size")?,
             moe_ep_size: optional("moe_ep_size")?,
             kv_cache_dtype: row.optional("kv_cache_dtype", |row, column| {
-                row.read(column, "auto, fp8, bfloat16 or another number format", DType::parse_or_auto)
+                row.read(column, "auto, fp8, bfloat16 or float16", DType::parse_or_auto)
             })?,
             ttft_ms: time_ms("ttft_ms")?,
             tpot_ms: time_ms("tpot_ms")?,

@@ -138,7 +138,7 @@ impl Point<'_> {
     /// Remarks on how the load is shared out and sent.
     fn load_notes(&self) -> Vec<String> {
         let load = &self.configuration.load.value;
-        let mut notes: Vec<String> = self.share().note(load.rate_per_s).into_iter().collect();
+        let mut notes: Vec<String> = self.share().note(load.rate_per_s, load.concurrency).into_iter().collect();
         let is_equal = load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed());
         notes.extend((load.concurrency.is_some() && is_equal).then(|| LOCKSTEP.to_owned()));
         notes

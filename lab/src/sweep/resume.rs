@@ -39,9 +39,14 @@ impl Sweep {
             let Some(configuration) = places.get(&identity(&row)).copied() else {
                 let (at, settings, choices) = (row.configuration, cut(&row.settings), choices(&row));
                 let own = described.first().map(self::choices).unwrap_or_default();
-                let message = format!(
-                    "row {at} ({settings}; {choices}) is not of this sweep, whose rows are of its grid and of {own}: {WAY_OUT}"
-                );
+                let message = match choices == own {
+                    true => format!(
+                        "row {at} ({settings}) is not of this sweep, whose grid has no such settings: {WAY_OUT}"
+                    ),
+                    false => {
+                        format!("row {at} ({settings}; {choices}) is not of this sweep, which is of {own}: {WAY_OUT}")
+                    }
+                };
                 return Err(Error::parse(file.path.as_path(), message));
             };
             if let Some((column, value)) = row.impossible() {

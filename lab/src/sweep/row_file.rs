@@ -92,7 +92,7 @@ impl RowFile {
 }
 
 /// What to do about a file whose rows cannot be kept.
-pub(super) const WAY_OUT: &str = "start anew, or write to another file";
+pub(super) const WAY_OUT: &str = "start anew (fresh), or write to another file";
 
 #[cfg(test)]
 mod tests {

@@ -60,7 +60,7 @@ use crate::workload::Workload;
 /// # Errors
 /// `ErrorKind::Invalid` for a configuration that [`EngineConfig::validate`] refuses. `ErrorKind::InvalidRequest` for a
 /// request without prompt or output, with an arrival before its predecessor's, or of a stage beyond
-/// the first 1,000.
+/// the first 1,000. `ErrorKind::InvalidArgument` for a step that takes a negative time or none that is a number.
 pub fn replay(
     latency: &dyn LatencyModel,
     config: &EngineConfig,
@@ -95,6 +95,7 @@ pub(super) fn replay_at(
         observer,
         scheduler,
         tells_kv_events,
+        wrong_step_us: None,
         vain_preemptions: 0,
         vain_reads: 0,
         pending: BinaryHeap::new(),
@@ -140,6 +141,8 @@ struct Engine<'a> {
     clock: Clock,
     tells_every_token: bool,
     tells_kv_events: bool,
+    /// A time of a step that cannot be.
+    wrong_step_us: Option<f64>,
     /// Preemptions since the last token, with a host's tier.
     vain_preemptions: u64,
     /// Reads of the disk since the last token, with a disk tier.
@@ -161,6 +164,10 @@ impl Engine<'_> {
                     Scheduled::OnlyPreempted => 1,
                     Scheduled::Nothing => 0,
                 };
+                if let Some(step_us) = self.wrong_step_us {
+                    let reason = "must be a number of at least 0, as the latency model promises";
+                    return Err(Error::invalid_argument("step_time_us", step_us, reason));
+                }
                 if self.in_flight.len() < room {
                     continue;
                 }
@@ -299,6 +306,9 @@ impl Engine<'_> {
         let (requests, records) = self.scheduler.steady.step(&batch);
         let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
         let step_us = self.latency.sharing_step_time_us(requests, shared_kv_tokens);
+        if step_us.is_nan() || step_us < 0.0 {
+            self.wrong_step_us = Some(step_us);
+        }
         let Ran { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,

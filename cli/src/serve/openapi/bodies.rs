@@ -30,6 +30,19 @@ enum Efficiency {
 }
 
 #[derive(JsonSchema)]
+#[serde(untagged)]
+enum Spread {
+    Given(#[schemars(range(min = 0, max = 1))] f64),
+    OfCorrection(OfCorrection),
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum OfCorrection {
+    Correction,
+}
+
+#[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 enum Correction {
     Auto,
@@ -115,9 +128,8 @@ pub struct Load {
     think_time_s: Option<f64>,
     /// Seed of everything random. Defaults to 0.
     seed: Option<u64>,
-    /// Standard deviation of the logarithm of a random factor on each step's time.
-    #[schemars(range(min = 0, max = 1))]
-    noise: Option<f64>,
+    /// Standard deviation of the logarithm of a random factor on each step's time, or that of the correction.
+    noise: Option<Spread>,
     /// Add quantiles of latencies and the queue over time.
     series: Option<bool>,
     /// Add KV metrics: lives of blocks, hits by tier and prefix group, and the price of hashing and looking up.
