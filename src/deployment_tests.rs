@@ -61,11 +61,13 @@ fn every_fault_of_a_json_object_is_reported() {
     ] {
         assert!(problems.iter().any(|problem| problem.starts_with(start)), "{start}: {problems:?}");
     }
-    for word in ["auto", "fp8_e4m3", "float16", "bf16", "int8"] {
+    for word in ["auto", "fp8_e4m3", "float16", "bf16"] {
         let json = format!("{{\"kv_cache_dtype\": \"{word}\"}}");
         assert!(Deployment::from_json("options", &json).is_ok(), "{word}");
         assert!(serde_json::from_str::<Deployment>(&json).is_ok(), "{word}");
     }
+    let fp4 = Deployment { kv_cache_dtype: Some(DType::Fp4), ..Deployment::default() };
+    assert!(fp4.validate().unwrap_err().to_string().contains("kv_cache_dtype = fp4 must be fp8, bfloat16 or float16"));
 }
 
 #[test]

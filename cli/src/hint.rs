@@ -16,7 +16,7 @@ pub fn not_modelled(error: &clap::Error) -> Option<String> {
     let flag = given.split(['=', ' ']).next()?;
     let key = flag.trim_start_matches('-').replace('-', "_");
     let (_, answer) = NOT_MODELLED.iter().find(|(argument, _)| *argument == key)?;
-    Some(format!("{flag}: {answer} (README, Support and limits)"))
+    Some(format!("{flag} {answer} (README, Support and limits)"))
 }
 
 /// The error's text with its hint.

@@ -140,27 +140,19 @@ impl Accepted {
         let mut reader = BodyReader::new(header(CONTENT_TYPE).unwrap_or_default(), ask.max_tokens);
         let mut body = response.into_body();
         let (mut bytes, mut deadline, mut has_tokens) = (0, begin + ask.limits.first_token, false);
-        let mut end = None;
         let whole = begin + ask.limits.total;
-        while end.is_none() {
+        let end = loop {
             let frame = match timeout_at(deadline.min(whole).into(), body.frame()).await {
                 Ok(frame) => frame,
-                Err(_) if reader.is_done() => {
-                    end = Some(Some(Remark::OpenAfterDone));
-                    continue;
-                }
+                Err(_) if reader.is_done() => break Some(Remark::OpenAfterDone),
                 Err(_) => return Err(ask.late(begin, has_tokens)),
             };
             let data = match frame {
                 None => {
                     exchange.is_reusable = !is_http_1_0;
-                    end = Some(None);
-                    continue;
+                    break None;
                 }
-                Some(Err(_)) if reader.is_done() => {
-                    end = Some(Some(Remark::BrokenEnd));
-                    continue;
-                }
+                Some(Err(_)) if reader.is_done() => break Some(Remark::BrokenEnd),
                 Some(Err(error)) => return Err(body_fault(&error)),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
@@ -175,9 +167,9 @@ impl Accepted {
                 has_tokens = true;
                 deadline = Instant::now() + ask.limits.idle;
             }
-        }
+        };
         let mut reply = reader.finish(begin.elapsed())?;
-        reply.remarks.extend(end.flatten());
+        reply.remarks.extend(end);
         reply.remarks.extend(is_http_1_0.then_some(Remark::Http10));
         Ok(reply)
     }

@@ -12,7 +12,7 @@ use crate::stats::Spread;
 use crate::stream::TokenChunk;
 
 /// One request. Times are from when it was sent over a connection that was ready, so that connecting stands beside them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RequestRecord {
     /// Its name, such as `cold_1`.
     pub name: String,
@@ -60,27 +60,7 @@ pub struct RequestRecord {
 
 impl RequestRecord {
     pub(crate) fn new(name: &str, started: Duration, in_flight: u32) -> Self {
-        RequestRecord {
-            name: name.to_owned(),
-            outcome: "ok",
-            detail: None,
-            connect: None,
-            headers_ms: None,
-            ttft_ms: None,
-            itl_ms: None,
-            wall_ms: None,
-            prompt_tokens: None,
-            cached_tokens: None,
-            completion_tokens: None,
-            finish_reason: None,
-            retries: 0,
-            remarks: BTreeSet::new(),
-            preview: String::new(),
-            fault: None,
-            started,
-            in_flight,
-            chunks: Vec::new(),
-        }
+        RequestRecord { name: name.to_owned(), outcome: "ok", started, in_flight, ..RequestRecord::default() }
     }
 
     /// Whether the reply was read to its end.

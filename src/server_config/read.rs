@@ -42,8 +42,8 @@ const IGNORED: [&str; 14] = [
 pub const NOT_MODELLED: [(&str, &str); 14] = [
     ("decode_context_parallel_size", CONTEXT_PARALLEL),
     ("prefill_context_parallel_size", CONTEXT_PARALLEL),
-    ("enable_dbo", "overlap of two half batches is not modelled"),
-    ("enable_eplb", "experts are not moved between ranks"),
+    ("enable_dbo", "is not modelled: batches are not halved to overlap"),
+    ("enable_eplb", "is not modelled: experts stay on their ranks"),
     ("enable_lora", LORA),
     ("lora_modules", LORA),
     ("max_loras", LORA),
@@ -51,13 +51,16 @@ pub const NOT_MODELLED: [(&str, &str); 14] = [
     ("nnodes", "is not asked for: GPUs beyond those of a link are reached over the network of the hardware file"),
     ("num_speculative_tokens", SPECULATION),
     ("quantization", "is read from the checkpoint: name a quantised one, or give precision"),
-    ("replicas", "a router over several servers is not modelled; data_parallel_size replays one of several"),
+    (
+        "replicas",
+        "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",
+    ),
     ("speculative_config", SPECULATION),
     ("speculative_model", SPECULATION),
 ];
-const CONTEXT_PARALLEL: &str = "context parallelism is not modelled";
-const LORA: &str = "LoRA adapters are not modelled";
-const SPECULATION: &str = "speculative decoding is not modelled";
+const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
+const LORA: &str = "is not modelled: there are no LoRA adapters";
+const SPECULATION: &str = "is not modelled: there is no speculative decoding";
 
 /// Names of the number formats of `precision`, for messages.
 const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), \

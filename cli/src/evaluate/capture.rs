@@ -8,7 +8,7 @@ use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::{CorrectionChoice, Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
-    CaptureReport, CaptureServer, Distributions, GapStatistics, OtherWaits, QueueWaits, Verdict, WorkCount,
+    CaptureReport, CaptureServer, Distributions, GapStatistics, LimitCheck, OtherWaits, QueueWaits, WorkCount,
     judge_capture, read_capture,
 };
 use ridgepoint_lab::evaluate::metric::Metric;
@@ -199,7 +199,7 @@ impl Report for CaptureReport {
             queue_waits(waits, page);
             page.blank();
         }
-        for Verdict { metric, limit_pct, ape_pct, passed } in &self.verdicts {
+        for LimitCheck { metric, limit_pct, ape_pct, passed } in &self.verdicts {
             let word = if *passed { "passes" } else { "fails" };
             page.line(&format!("{word}: {metric} within {limit_pct} %, here {}", absolute(*ape_pct)));
         }

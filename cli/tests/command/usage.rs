@@ -22,8 +22,10 @@ fn wrong_usage_exits_with_2_and_says_how() {
     with(&["--decode", "1x5", "--batch", "b.json"]).fails(2, &["cannot be used with"]);
     with(&["--decode", "1x5", "--kv-cache-dtype", "int4"]).fails(2, &["int4", "fp8_e5m2"]);
     with(&["--decode", "1x5", "--gpu-memory-utilization", "nan"]).fails(2, &["'nan'", "finite number above zero"]);
-    with(&["--decode", "1x5", "--speculative-config", "{}"]).fails(2, &["speculative decoding is not modelled"]);
-    with(&["--decode", "1x5", "--replicas=2"]).fails(2, &["not modelled; --data-parallel-size"]);
+    with(&["--decode", "1x5", "--speculative-config", "{}"])
+        .fails(2, &["--speculative-config is not modelled: there is no speculative decoding"]);
+    with(&["--decode", "1x5", "--replicas=2"])
+        .fails(2, &["--replicas is not modelled", "data_parallel_size replays one"]);
     with(&["--decode", "1x5", "--format", "xml"]).fails(2, &["xml", "json"]);
     run(&["predict-step", "--decode", "1x5"]).fails(2, &["--model", "--hardware"]);
     run(&["calibrate", "--hardware", "h100", "--check"]).fails(2, &["no folder of measurements"]);

@@ -168,6 +168,11 @@ pub struct Row {
     pub version: String,
 }
 
+/// Fields of a row with their names.
+macro_rules! figures_of {
+    ($row:ident: $($name:ident),+) => { [$((stringify!($name), $row.$name)),+] };
+}
+
 impl Row {
     /// Fills in the settings of the engine, defaults included.
     pub(super) fn set_engine(&mut self, engine: &EngineConfig) {
@@ -209,33 +214,12 @@ impl Row {
 
     /// The first figure that no replay gives: not finite, negative or beyond 10¹⁵.
     pub(super) fn impossible(&self) -> Option<(&'static str, f64)> {
-        let figures = [
-            ("request_rate_per_s", self.request_rate_per_s),
-            ("request_rate_per_s_per_gpu", self.request_rate_per_s_per_gpu),
-            ("burstiness", self.burstiness),
-            ("think_time_s", self.think_time_s),
-            ("fails_at_rate_per_s", self.fails_at_rate_per_s),
-            ("duration_s", self.duration_s),
-            ("requests_per_s", self.requests_per_s),
-            ("output_tokens_per_s", self.output_tokens_per_s),
-            ("output_tokens_per_s_per_gpu", self.output_tokens_per_s_per_gpu),
-            ("ttft_mean_ms", self.ttft_mean_ms),
-            ("ttft_p50_ms", self.ttft_p50_ms),
-            ("ttft_p90_ms", self.ttft_p90_ms),
-            ("ttft_p99_ms", self.ttft_p99_ms),
-            ("tpot_mean_ms", self.tpot_mean_ms),
-            ("tpot_p50_ms", self.tpot_p50_ms),
-            ("tpot_p90_ms", self.tpot_p90_ms),
-            ("tpot_p99_ms", self.tpot_p99_ms),
-            ("itl_mean_ms", self.itl_mean_ms),
-            ("itl_p50_ms", self.itl_p50_ms),
-            ("itl_p90_ms", self.itl_p90_ms),
-            ("itl_p99_ms", self.itl_p99_ms),
-            ("e2e_mean_ms", self.e2e_mean_ms),
-            ("e2e_p50_ms", self.e2e_p50_ms),
-            ("e2e_p90_ms", self.e2e_p90_ms),
-            ("e2e_p99_ms", self.e2e_p99_ms),
-        ];
+        let figures = figures_of!(self:
+            request_rate_per_s, request_rate_per_s_per_gpu, burstiness, think_time_s, fails_at_rate_per_s, duration_s,
+            requests_per_s, output_tokens_per_s, output_tokens_per_s_per_gpu, ttft_mean_ms, ttft_p50_ms, ttft_p90_ms,
+            ttft_p99_ms, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
+            itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p99_ms
+        );
         let given = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
         given.into_iter().find(|(_, value)| !(0.0..=1e15).contains(value))
     }

@@ -18,8 +18,8 @@ const LONG_GAP_MEDIANS: f64 = 2.0;
 /// of the gap before it.
 #[derive(Debug, Clone, Default)]
 pub struct TokenGaps {
-    captured: Sample,
-    predicted: Sample,
+    pub(super) captured: Sample,
+    pub(super) predicted: Sample,
 }
 
 /// Gaps of one source.

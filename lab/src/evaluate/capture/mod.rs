@@ -13,7 +13,7 @@ mod times;
 
 pub use counts::WorkCount;
 pub use distributions::{AtShare, Distributions, GapFigures, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
-pub use judge::{CaptureReport, CaptureServer, REQUEST_COLUMNS, Verdict, judge_capture};
+pub use judge::{CaptureReport, CaptureServer, LimitCheck, REQUEST_COLUMNS, judge_capture};
 pub use knob::{Knob, MAX_STD_DEV_SHARE};
 pub use queue_wait::{OtherWaits, QueueWaits};
 pub use read::{CapturedRun, read_capture};

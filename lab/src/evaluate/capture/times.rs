@@ -1,6 +1,6 @@
 //! The times of one request, measured or predicted, from which every metric follows.
 
-use crate::ingest::{RequestRow, RequestTokens, Whole};
+use crate::ingest::{RequestRow, Whole};
 use crate::training::QueueRow;
 use ridgepoint::internals::units::ns_to_ms;
 use ridgepoint::replay::RequestRecord;
@@ -65,11 +65,6 @@ impl RequestTimes {
 /// When a request was sent: at the client or server, else when the engine had it.
 pub fn arrival_ns(row: &RequestRow) -> Option<u64> {
     row.arrived_ns.or(row.queued_ns).map(Whole::get)
-}
-
-/// Times between consecutive chunks of a request, ms.
-pub fn gaps_ms(tokens: &RequestTokens) -> impl Iterator<Item = f64> {
-    tokens.gaps_ns().map(ns_to_ms)
 }
 
 fn tpot_ms(ttft_ms: Option<f64>, e2e_ms: Option<f64>, output_tokens: u64) -> Option<f64> {
