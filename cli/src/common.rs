@@ -1,5 +1,6 @@
 //! The arguments that several subcommands share: global flags, prediction settings, parsers of values.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -60,10 +61,11 @@ pub struct PredictionArgs {
 /// The serving engine whose kernels are launched and looked up.
 #[derive(Debug, Args)]
 pub struct EngineArgs {
-    /// Engine whose kernels are launched and looked up; vLLM's scheduler stands in for those of others
+    /// Serving engine whose kernels are predicted; the scheduler is always vLLM's
     #[arg(long, value_parser = PossibleValuesParser::new(ENGINES), default_value = "vllm", value_name = "NAME", help_heading = PREDICTION)]
     engine: String,
-    /// Its version: what it launches; of what was measured the nearest stands in [default of vllm: 0.15, of others the newest that was measured]
+    /// Engine version, as in 0.24. The nearest measured version stands in for one without measurements [default: 0.15 for vllm, the
+    /// newest measured one for others]
     #[arg(long, value_parser = engine_version, value_name = "X.Y", help_heading = PREDICTION)]
     engine_version: Option<String>,
 }
@@ -145,6 +147,14 @@ where
 pub fn at_least_zero(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
     value.ok_or_else(|| "must be a finite number of at least 0".to_owned())
+}
+
+/// A parser of numbers within a range.
+pub fn number_in(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let value = text.parse::<f64>().ok().filter(|value| range.contains(value));
+        value.ok_or_else(|| format!("must be a number from {} to {}", range.start(), range.end()))
+    }
 }
 
 /// Parses a positive number.

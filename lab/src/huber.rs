@@ -5,7 +5,7 @@
 pub const HUBER_DELTA: f64 = 1.5;
 
 /// Mean of [`weight`]`(r)·r²` for a standard normal `r`: 2Φ(δ) − 1.
-pub const MEAN_WEIGHTED_SQUARE: f64 = 0.866_385_597_462_283_9;
+const MEAN_WEIGHTED_SQUARE: f64 = 0.866_385_597_462_283_9;
 
 /// `r²/2` up to δ, `δ·(|r| − δ/2)` beyond.
 pub fn loss(r: f64) -> f64 {
@@ -22,6 +22,12 @@ pub fn slope(r: f64) -> f64 {
 pub fn weight(r: f64) -> f64 {
     let size = r.abs();
     if size <= HUBER_DELTA { 1.0 } else { HUBER_DELTA / size }
+}
+
+/// χ² of residuals, each with the number of rows that it counts as. Huber's weights keep outliers from inflating it; its mean is the
+/// number of rows for normal noise.
+pub fn chi_square(rows: impl IntoIterator<Item = (f64, f64)>) -> f64 {
+    rows.into_iter().map(|(count, r)| count * weight(r) * r * r).sum::<f64>() / MEAN_WEIGHTED_SQUARE
 }
 
 #[cfg(test)]

@@ -84,8 +84,7 @@ fn is_whole_disk(name: &str) -> bool {
 fn disk_read_bytes(text: &str, is_disk: &dyn Fn(&str) -> bool) -> Option<u64> {
     let sectors = text.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(2);
-        let name = fields.next().filter(|name| is_disk(name))?;
-        let _ = name;
+        fields.next().filter(|name| is_disk(name))?;
         fields.nth(2)?.parse::<u64>().ok()
     });
     let sectors: Vec<u64> = sectors.collect();

@@ -32,6 +32,16 @@ pub enum CompileCache {
     Warm,
 }
 
+impl CompileCache {
+    /// Name in flags and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CompileCache::Cold => "cold",
+            CompileCache::Warm => "warm",
+        }
+    }
+}
+
 /// A server that starts, and its first request.
 ///
 /// ```

@@ -6,7 +6,7 @@ use clap::Args;
 use ridgepoint::internals::cold_start::{CompileCache, FittedRates, Rates, Storage};
 use ridgepoint::{Hardware, Model};
 
-use crate::common::{above_zero, one_of};
+use crate::common::{number_in, one_of};
 use crate::outcome::Failure;
 
 const START: &str = "Start of the server";
@@ -19,18 +19,12 @@ pub struct StartArgs {
     #[arg(long, value_name = "KIND", value_parser = one_of(KINDS), help_heading = START)]
     storage: Option<Storage>,
     /// Rate at which all ranks together read the weights, GB/s
-    #[arg(long, value_name = "RATE", value_parser = gb_per_s, allow_negative_numbers = true, help_heading = START)]
+    #[arg(long, value_name = "RATE", value_parser = number_in(1e-3..=1e5), allow_negative_numbers = true, help_heading = START)]
     #[arg(conflicts_with = "storage")]
     pub storage_gb_s: Option<f64>,
     /// vLLM's compile cache: cold, or warm from an earlier start [default: cold]
     #[arg(long, value_name = "STATE", value_parser = one_of(CACHES), help_heading = START)]
     compile_cache: Option<CompileCache>,
-}
-
-/// Parses a rate of reading weights.
-fn gb_per_s(text: &str) -> Result<f64, String> {
-    let rate = above_zero(text).ok().filter(|rate| (1e-3..=1e5).contains(rate));
-    rate.ok_or_else(|| "must be a number from 0.001 to 100000".to_owned())
 }
 
 const KINDS: [(&str, &str, Storage); 3] = [
@@ -73,13 +67,5 @@ impl StartArgs {
         let notes = fitted.as_ref().map(|fitted| fitted.remarks(&model.name, &hardware.name, storage));
         let rates = Rates::new(hardware, storage, fitted.as_ref());
         Ok(OpenedRates { rates, fitted, notes: notes.unwrap_or_default() })
-    }
-}
-
-/// The state of a compile cache in reports.
-pub fn name_of(cache: CompileCache) -> &'static str {
-    match cache {
-        CompileCache::Cold => "cold",
-        CompileCache::Warm => "warm",
     }
 }

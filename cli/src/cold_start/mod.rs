@@ -14,7 +14,7 @@ use ridgepoint::{Deployment, Options};
 use ridgepoint_lab::cold_start::{ColdStartFit, StartLog, compare, read_start_logs};
 use serde::Serialize;
 
-pub use args::{OpenedRates, StartArgs, name_of};
+pub use args::{OpenedRates, StartArgs};
 pub use table::terms;
 
 use crate::common::Common;
@@ -100,7 +100,7 @@ pub fn run(args: &ColdStartArgs, common: &Common) -> Result<Outcome<ColdStartRep
     let report = ColdStartReport {
         title: served.title(),
         storage: rates.storage().to_string(),
-        compile_cache: name_of(compile_cache),
+        compile_cache: compile_cache.name(),
         prompt_tokens: args.input_len,
         correction: CorrectionInfo::of(served.steps.correction()),
         start_up,

@@ -51,7 +51,7 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<Evaluation>, Fail
     }
 }
 
-/// What was judged: runs by their figures, or one run request by request.
+/// What was judged: runs by their figures, all serving runs by the scorecard, or one run request by request.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Evaluation {
@@ -145,7 +145,7 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
     output(report, missed, plots)
 }
 
-/// What a report lacks to a tolerance, if it misses it.
+/// The message for a report that misses its tolerance.
 fn missed(report: &EvaluationReport, metric: Metric, limit_pct: f64) -> Option<String> {
     match report.summary.get(&metric).map(|of| of.median_ape_pct) {
         Some(median_pct) if median_pct <= limit_pct => None,

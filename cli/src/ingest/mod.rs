@@ -37,10 +37,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .iter()
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
-    tables.add_totals(args.kv_cache.since_start).map_err(|problem| {
-        let way_out = if problem.ends_with("since the start") { " (--since-start)" } else { "" };
-        Failure::Input(vec![format!("{problem}{way_out}")])
-    })?;
+    tables.add_totals(args.kv_cache.since_start).map_err(|problem| Failure::Input(vec![problem]))?;
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
     let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
@@ -65,7 +62,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         notes.push("--since-start changes nothing: no file is a reply of /metrics".to_owned());
     }
     if args.kv_cache.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
-        notes.push(format!("{BLOCK_BYTES} changes nothing: no file tells transfers of KV blocks"));
+        notes.push(format!("--kv-block-bytes changes nothing: no file tells transfers of KV blocks"));
     }
     let missing = missing_labels(&tables.report.runs);
     if !missing.is_empty() {
@@ -86,9 +83,6 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
     Ok(Outcome { notes, ..Outcome::of(tables.report) })
 }
 
-/// The flag that gives the bytes of a block.
-const BLOCK_BYTES: &str = "--kv-block-bytes";
-
 /// Fits the rates of transfers. Returns what `--output-transfers` writes, and where to.
 fn rates<'a>(
     tables: &mut Tables,
@@ -96,8 +90,7 @@ fn rates<'a>(
     common: &Common,
     notes: &mut Vec<String>,
 ) -> Result<Option<(&'a Path, KvTransfers)>, Failure> {
-    let found = tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?;
-    notes.extend(found.into_iter().map(|note| note.replace("give the bytes of a block", BLOCK_BYTES)));
+    notes.extend(tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?);
     let Some(path) = &args.kv_cache.output_transfers else { return Ok(None) };
     let of = known_rates(&tables.report.transfers, &tables.report.transfer_contention);
     let (rates, note) = of.map_err(|error| Failure::input(format!("--output-transfers: {error}")))?;

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
 use plotters::prelude::*;
+use ridgepoint_lab::stats::quantile;
 
 use super::Drawn;
 
@@ -52,13 +53,10 @@ pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series
 /// Quantiles of each model's times over those of measured ones, from the 1st to the 99th percentile. A model has a name.
 pub fn quantiles(title: &str, measured_ms: &[f64], models: &[(&str, &[f64])]) -> Drawn {
     let measured = sorted(measured_ms);
-    let at = |times: &[f64], share: f64| -> Option<f64> {
-        times.get((share * times.len().saturating_sub(1) as f64).round() as usize).copied()
-    };
     let of_model = |(name, times_ms): &(&str, &[f64])| {
         let times = sorted(times_ms);
         let shares = (0..=196).map(|index| 0.01 + f64::from(index) / 200.0);
-        let points = shares.filter_map(|share| Some((at(&measured, share)?, at(&times, share)?))).collect();
+        let points = shares.filter_map(|share| Some((quantile(&measured, share)?, quantile(&times, share)?))).collect();
         Series { name: (*name).to_owned(), points }
     };
     predicted_over_measured(title, "quantiles, ms", models.iter().map(of_model).collect())

@@ -1,7 +1,6 @@
 //! Connections: their number, the time that a client may take for headers and for reading, and their graceful end.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -79,11 +78,6 @@ async fn refuse(mut stream: TcpStream) {
         TOO_MANY.len()
     );
     let _ = timeout(HEADER_TIME, stream.write_all(answer.as_bytes())).await;
-}
-
-/// The address that `listener` has, as a URL.
-pub fn url(address: SocketAddr) -> String {
-    format!("http://{address}")
 }
 
 /// A connection that fails if its client reads nothing for a while.

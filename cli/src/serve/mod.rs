@@ -133,7 +133,7 @@ pub fn run(args: &Serve, common: &Common) -> Result<(), Failure> {
             let failed =
                 |error| Failure::input(format!("{address}: cannot be listened on: {error}; --port takes another one"));
             let listener = TcpListener::bind(address).await.map_err(failed)?;
-            let url = listen::url(listener.local_addr().map_err(failed)?);
+            let url = format!("http://{}", listener.local_addr().map_err(failed)?);
             let stopped = stop::receiver();
             match common.format {
                 Format::Table => announce(&format!("ridgepoint serves {url}")),

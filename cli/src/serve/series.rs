@@ -2,6 +2,7 @@
 
 use ridgepoint::internals::units::{NS_PER_S, ns_to_ms};
 use ridgepoint::replay::{Observer, Outcome, Replay, RequestRecord, StepEvent};
+use ridgepoint_lab::stats::quantile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -114,13 +115,7 @@ impl Series {
 /// Quantiles at 0, 1, … 100 %, by linear interpolation between ranks; none without values.
 fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_unstable_by(f64::total_cmp);
-    let Some(last) = values.len().checked_sub(1) else { return Vec::new() };
-    let at = |percent: usize| {
-        let (rank, rest) = (percent * last / 100, (percent * last % 100) as f64 / 100.0);
-        let below = values.get(rank)?;
-        Some(below + rest * (values.get(rank + 1).unwrap_or(below) - below))
-    };
-    (0..=100).filter_map(at).collect()
+    (0..=100).filter_map(|percent| quantile(&values, f64::from(percent) / 100.0)).collect()
 }
 
 /// The same of the gaps between tokens, of which a replay keeps histograms with three significant digits.

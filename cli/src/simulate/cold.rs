@@ -8,7 +8,7 @@ use ridgepoint::internals::replay::HeldReport;
 use ridgepoint::internals::units::{NS_PER_S, US_PER_S};
 use serde::Serialize;
 
-use crate::cold_start::{OpenedRates, StartArgs, name_of, start, terms};
+use crate::cold_start::{OpenedRates, StartArgs, start, terms};
 use crate::common::at_least_zero;
 use crate::deployment::Served;
 use crate::outcome::Failure;
@@ -64,7 +64,7 @@ impl ColdArgs {
         let compile_cache = self.start.compile_cache();
         let start_up = start(served, &rates, compile_cache, 1)?;
         let storage = rates.storage().to_string();
-        Ok(Some(Cold { start_s, start_up, storage, compile_cache: name_of(compile_cache) }))
+        Ok(Some(Cold { start_s, start_up, storage, compile_cache: compile_cache.name() }))
     }
 }
 

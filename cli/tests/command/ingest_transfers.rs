@@ -125,7 +125,7 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
     let events = capture();
     folder.write("kv_events.jsonl", &events);
     let run = ingest(&folder, &["kv_events.jsonl"], &["--format", "json"]);
-    let said = "because the files do not tell the model, tensor_parallel_size: --kv-block-bytes";
+    let said = "because the files do not tell the model, tensor_parallel_size: give kv_block_bytes";
     assert!(
         run.stderr.contains("the bandwidth is in blocks per second") && run.stderr.contains(said),
         "{}",
@@ -285,7 +285,7 @@ fn one_reply_of_metrics_tells_hits_by_tier_since_the_start() {
         vllm:kv_offload_load_time_total{engine=\"0\"} 0.002\n\
         vllm:cache_config_info{_block_size_resolved=\"True\",block_size=\"32\",engine=\"0\"} 1.0\n";
     folder.write("metrics.txt", reply);
-    ingest(&folder, &["metrics.txt"], &[]).fails(1, &["or take all since the start (--since-start)"]);
+    ingest(&folder, &["metrics.txt"], &[]).fails(1, &["or take all since the start (since_start)"]);
     let stored = json!([
         5.0,
         [["BlockStored", [1, 2], null, [], 32, null, "CPU"], ["BlockStored", [2], null, [], 32, null, "GPU"]]

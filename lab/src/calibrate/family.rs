@@ -20,13 +20,6 @@ pub enum Placed<F: Family> {
     OffTable(AttentionCall),
 }
 
-impl<F: Family> Placed<F> {
-    /// A point on the grid of the series `key`.
-    pub(super) fn on_grid(key: F::Key, point: Vec<f64>) -> Self {
-        Placed::OnGrid(key, point)
-    }
-}
-
 /// A kernel family that can be calibrated.
 pub trait Calibrated: Measured + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.

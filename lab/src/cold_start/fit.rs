@@ -102,9 +102,8 @@ pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<R
         covariance = cholesky.inverse();
         let undetermined = |(at, of): (usize, &Parameter)| covariance[(at, at)] * of.prior_sd.powi(-2);
         let determined = names.len() as f64 - parameters.iter().enumerate().map(undetermined).sum::<f64>();
-        let squares: f64 = problem.residuals(&values)?.iter().map(|r| huber::weight(*r) * r * r).sum();
         let dof = rows.len() as f64 - determined;
-        let widened = squares / huber::MEAN_WEIGHTED_SQUARE / dof;
+        let widened = huber::chi_square(problem.residuals(&values)?.into_iter().map(|r| (1.0, r))) / dof;
         rounds += 1;
         // Without a degree of freedom, the times do not tell their own scatter.
         if dof < 0.5 || widened < ENOUGH {

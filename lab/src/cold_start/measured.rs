@@ -65,7 +65,7 @@ pub struct Measured {
     pub graphs: Option<u64>,
 }
 
-/// What a rate is multiplied with, or divides.
+/// How a time follows from a rate: work divided by it, or a count times it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Amount {
     /// Bytes at bytes per second.

@@ -86,7 +86,7 @@ pub struct ColdStartFit {
     pub notes: Vec<String>,
 }
 
-/// A start with what predicts it.
+/// A logged start with its measured times and the sums of rates that predict them.
 struct Case {
     start: LoggedStart,
     rows: Vec<(Measured, Sum)>,

@@ -178,7 +178,7 @@ impl From<(String, Error)> for Skipped {
     }
 }
 
-/// The usable runs, and what is made of the names of the others and their errors; both in order.
+/// Splits runs into the usable ones and the refused ones. Both keep their order.
 pub(super) fn sort_out<T, R: From<(String, Error)>>(
     runs: impl Iterator<Item = (String, Result<T>)>,
 ) -> (Vec<T>, Vec<R>) {

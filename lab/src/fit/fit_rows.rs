@@ -41,7 +41,7 @@ pub struct Prior {
     /// For any model, instead of one.
     is_of_any_model: bool,
     /// The runs of one model count as one run together.
-    counts_models: bool,
+    pub(super) counts_models: bool,
     /// Rows hold the host's share of a period, which is part of `step_us` then.
     holds_scheduling: bool,
     /// No kernel of the chip was measured: prices stand for all that its datasheet does not say.
@@ -84,19 +84,7 @@ impl Prior {
 
     /// For one model: the global coefficients, with half the standard deviation of [`Prior::of_any_model`].
     pub fn around(global: &Correction) -> Self {
-        Prior {
-            means: global.clone(),
-            sd_share: MODEL_SD_SHARE,
-            is_of_any_model: false,
-            counts_models: false,
-            holds_scheduling: false,
-            is_unmeasured: false,
-        }
-    }
-
-    /// Whether the runs of one model count as one run together.
-    pub(super) fn counts_models(&self) -> bool {
-        self.counts_models
+        Prior { means: global.clone(), sd_share: MODEL_SD_SHARE, is_of_any_model: false, ..Prior::of_any_model() }
     }
 
     /// The same prior for a chip without measured kernels, such as a CPU.

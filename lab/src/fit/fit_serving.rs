@@ -47,7 +47,7 @@ pub fn fit_serving(
         let rows = replayed_rows(cases, &anchor, seed, done)?;
         let measured = cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
         let models = distinct(measured.map(|(case, _)| case.labels.model.clone()));
-        let rows = if prior.counts_models() { by_model(cases, rows) } else { rows };
+        let rows = if prior.counts_models { by_model(cases, rows) } else { rows };
         let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), prior)?;
         fitted.correction.source.models = models;
         fitted.correction.source.hardware = distinct(cases.iter().map(|case| case.labels.hardware.clone()));

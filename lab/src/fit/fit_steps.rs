@@ -100,7 +100,7 @@ impl<'a> StepRun<'a> {
         (rows, self.sampled.get(range.clone()).unwrap_or_default())
     }
 
-    /// Chooses the alignment by the rows to fit, with what `by` predicts of them.
+    /// Chooses the alignment: regresses the times of single steps on `by`'s predictions for the step and for the one before.
     ///
     /// # Formula
     /// Least squares over rows of a single step: `ln(time / time around) = own · ln(t / t̄) + before · ln(t₋₁ / t̄)` with the predictions t of the step,

@@ -49,9 +49,7 @@ pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
     let (mut inverse, effective_parameters) = inverted(&scaled, 1.0)?;
     let mut overdispersion = 1.0;
     let residuals = problem.rows.iter().zip(problem.residuals(values)?);
-    let squares: f64 =
-        residuals.map(|(row, residual)| row.weight * huber::weight(residual) * residual * residual).sum();
-    let chi_square = squares / huber::MEAN_WEIGHTED_SQUARE;
+    let chi_square = huber::chi_square(residuals.map(|(row, residual)| (row.weight, residual)));
     let dof = problem.rows.iter().map(|row| row.weight).sum::<f64>() - effective_parameters;
     // Without a degree of freedom the rows do not tell their own scatter.
     if dof > 0.0 && chi_square > dof {

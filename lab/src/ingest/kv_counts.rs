@@ -40,8 +40,4 @@ pub struct KvEvents {
     pub blocks_back_from_cpu: u64,
     /// Sizes of a block, tokens.
     pub block_sizes: Vec<u64>,
-    /// Transfers that were completed and not begun before in the file.
-    pub transfers_without_beginning: u64,
-    /// Transfers that were begun and not completed.
-    pub unfinished_transfers: u64,
 }

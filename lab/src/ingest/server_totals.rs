@@ -89,7 +89,7 @@ pub(crate) fn totals(
         [first, second] => (first, second),
         [one] => {
             return Err(format!(
-                "{}: /metrics counts from the server's start: name the reply from before the run as well, or take all since the start",
+                "{}: /metrics counts from the server's start: name the reply from before the run as well, or take all since the start (since_start)",
                 one.file
             ));
         }

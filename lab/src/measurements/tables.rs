@@ -25,7 +25,7 @@ pub(super) const MATMUL_FORMATS: &str =
     "bfloat16, float16, fp8, fp8_block, int8, int8_wo, int4_wo, nvfp4, mxfp4, mxfp4_mxfp8";
 pub(super) const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
 
-/// Columns of every public table besides the sizes. The reading of sources and constants requires all but the last two.
+/// Optional columns of every public table: where its rows come from, and constants that are checked where present.
 const PUBLIC_EXTRAS: &str = "framework,version,device,op_name,kernel_source,power,power_limit";
 
 /// A public kernel table of an operator.

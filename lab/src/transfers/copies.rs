@@ -70,8 +70,8 @@ pub fn fit_copies(sums: &[CopySums]) -> Result<Option<(Estimate, Estimate)>> {
         values = minimise(&problem, &values, OPTIONS)?.values;
         let Some(cholesky) = slopes(&problem, &values)?.curvature.cholesky() else { return Ok(None) };
         let covariance = cholesky.inverse();
-        let squares: f64 = problem.residuals(&values)?.iter().map(|r| huber::weight(*r) * r * r).sum();
-        let widened = (squares / huber::MEAN_WEIGHTED_SQUARE / dof).max(1e-6);
+        let chi_square = huber::chi_square(problem.residuals(&values)?.into_iter().map(|r| (1.0, r)));
+        let widened = (chi_square / dof).max(1e-6);
         variances = [0, 1].map(|at| covariance[(at, at)] * widened);
         if (widened - 1.0).abs() < 0.01 {
             break;

@@ -220,7 +220,7 @@ fn shared_transfers(queues: &Queues, rates: &LinkRates) -> f64 {
     if work_us > 0.0 { both_us * count / work_us } else { 0.0 }
 }
 
-/// A cost to fit: the residuals of any values.
+/// Profile of the likelihood around its maximum, for the intervals.
 struct Profile<'r> {
     residuals: &'r (dyn Fn(&[f64]) -> Result<Vec<f64>> + Sync),
     parameters: &'r [Parameter],

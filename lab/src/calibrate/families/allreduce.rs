@@ -21,6 +21,6 @@ impl Calibrated for AllReduceModel {
     }
 
     fn place(row: &Timed<AllReduceCall>, _: &Source) -> Result<Placed<Self>, String> {
-        Ok(Placed::on_grid(row.call.backend, vec![row.call.num_gpus as f64, row.call.message_bytes as f64]))
+        Ok(Placed::OnGrid(row.call.backend, vec![row.call.num_gpus as f64, row.call.message_bytes as f64]))
     }
 }

@@ -34,7 +34,7 @@ impl Calibrated for PrefillModel {
         if call.num_computed_tokens > 0 {
             return AttentionCall::prefill(key, row).map(Placed::OffTable);
         }
-        Ok(Placed::on_grid(key, attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size)))
+        Ok(Placed::OnGrid(key, attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size)))
     }
 
     fn off_table(calls: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {
@@ -57,7 +57,7 @@ impl Calibrated for DecodeModel {
         if is_uneven(call) {
             return AttentionCall::decode(key, row).map(Placed::OffTable);
         }
-        Ok(Placed::on_grid(key, attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size)))
+        Ok(Placed::OnGrid(key, attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size)))
     }
 
     fn off_table(calls: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {

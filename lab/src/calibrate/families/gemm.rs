@@ -41,7 +41,7 @@ impl Calibrated for GemmModel {
 
     fn place(row: &Timed<GemmCall>, source: &Source) -> Result<Placed<Self>, String> {
         let call = &row.call;
-        Ok(Placed::on_grid(gemm_format(call, source)?, vec![call.n as f64, call.k as f64, call.m as f64]))
+        Ok(Placed::OnGrid(gemm_format(call, source)?, vec![call.n as f64, call.k as f64, call.m as f64]))
     }
 }
 

@@ -41,6 +41,6 @@ impl Calibrated for StateModel {
         let StateCall { num_key_heads, num_heads, batch_size, num_scheduled_tokens, .. } = row.call;
         let group = num_heads as f64 / num_key_heads as f64;
         let point = vec![num_key_heads as f64, group, num_scheduled_tokens as f64, batch_size as f64];
-        Ok(Placed::on_grid(key, point))
+        Ok(Placed::OnGrid(key, point))
     }
 }

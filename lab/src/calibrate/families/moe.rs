@@ -67,7 +67,7 @@ impl Calibrated for MoeModel {
             return Err(NOT_LAUNCHED.to_owned());
         }
         let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
-        Ok(Placed::on_grid(moe_key(call).ok_or(NO_MODEL)?, point))
+        Ok(Placed::OnGrid(moe_key(call).ok_or(NO_MODEL)?, point))
     }
 }
 

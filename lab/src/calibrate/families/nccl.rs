@@ -16,7 +16,7 @@ impl Calibrated for ExchangeModel {
 
     fn place(row: &Timed<ExchangeCall>, _: &Source) -> Result<Placed<Self>, String> {
         let ExchangeCall { collective, num_gpus, message_bytes } = row.call;
-        Ok(Placed::on_grid(collective, vec![num_gpus as f64, message_bytes as f64]))
+        Ok(Placed::OnGrid(collective, vec![num_gpus as f64, message_bytes as f64]))
     }
 
     fn features(_: &Collective, shape: &Self::Shape, _: &Chip) -> Vec<f64> {

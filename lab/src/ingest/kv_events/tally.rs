@@ -95,14 +95,8 @@ impl Tally {
     /// The counts, and the transfers where there are any.
     pub(in crate::ingest) fn finish(self) -> (KvEvents, Option<TransferLog>) {
         let events = self.counts.into_iter().map(|((event, medium), count)| EventCount { event, medium, ..count });
-        let (unfinished_transfers, transfers_without_beginning) = self.pairing.unpaired();
-        let found = KvEvents {
-            events: events.collect(),
-            unfinished_transfers,
-            transfers_without_beginning,
-            block_sizes: self.block_sizes.into_iter().collect(),
-            ..self.found
-        };
+        let found =
+            KvEvents { events: events.collect(), block_sizes: self.block_sizes.into_iter().collect(), ..self.found };
         (found, self.pairing.finish())
     }
 }
@@ -141,7 +135,6 @@ mod tests {
         let of = |at: usize| (log.transfers[at].begun_us, log.transfers[at].noticed_us, log.transfers[at].is_fitted);
         assert_eq!((log.transfers.len(), of(0), of(1)), (2, (0.0, 250_000.0, true), (0.0, 750_000.0, false)));
         assert!((log.transfers[1].unfinished_us - 250_000.0).abs() < 1e-6);
-        assert_eq!((found.unfinished_transfers, found.transfers_without_beginning), (1, 1));
         assert_eq!((found.batches, found.duration_s), (3, 0.75));
     }
 

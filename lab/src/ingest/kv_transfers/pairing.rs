@@ -158,12 +158,6 @@ impl Pairing {
         Some((direction, self.notice(seconds, event.step)))
     }
 
-    /// The number of transfers without an end, and without a beginning.
-    pub(in crate::ingest) fn unpaired(&self) -> (u64, u64) {
-        let begun = self.open.values().map(|open| 1 + open.again).sum();
-        (begun, self.faults.without_begin + self.faults.end_before_begin)
-    }
-
     /// The transfers; `None` where the file has none.
     pub(in crate::ingest) fn finish(mut self) -> Option<TransferLog> {
         self.faults.without_end = self.open.values().map(|open| 1 + open.again).sum();

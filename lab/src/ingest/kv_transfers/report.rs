@@ -182,7 +182,7 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
     }
     let bytes = block.of(&log.run);
     if let (Err(missing), true) = (&bytes, fit.directions.iter().any(Option::is_some)) {
-        note(format!("the bandwidth is in blocks per second, because {missing}: give the bytes of a block"));
+        note(format!("the bandwidth is in blocks per second, because {missing}: give kv_block_bytes"));
     }
     let bytes = bytes.ok();
     for ((direction, of), rates) in Direction::BOTH.into_iter().zip(&log.directions).zip(fit.directions) {
