@@ -10,7 +10,7 @@ import kernels
 import small
 from estimates import work_of
 from fused import FUSED
-from grids import SMALL_KERNELS, Case
+from grids import SAMPLER_KERNELS, SMALL_KERNELS, Case
 from timing import plan_graph
 
 # bf16 results against float32 ones: rounding of inputs to the second product and of the output.
@@ -127,7 +127,7 @@ def choose_moe(env, dtypes):
 
 def choose_small(env):
     """One Triton launch if it compiles and agrees with torch, else torch's own operators."""
-    for kernel in SMALL_KERNELS:
+    for kernel in SMALL_KERNELS + SAMPLER_KERNELS:
         what = ("small_kernels", kernel)
         env.chosen[what] = "torch"
         if env.device != "cuda" or kernel not in FUSED:

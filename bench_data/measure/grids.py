@@ -15,6 +15,7 @@ SMALL_KERNELS = (
     "empty_launch", "rms_norm", "fused_add_rms_norm", "rotary", "silu_and_mul",
     "reshape_and_cache", "residual_add", "quantise_fp8", "embedding",
 )
+SAMPLER_KERNELS = ("penalties", "top_p_sort", "top_p_cumsum", "top_p_mask", "top_k", "sampling")
 
 
 @dataclass(frozen=True)
@@ -89,20 +90,26 @@ _WINDOWS = {"tiny": (8,), "quick": (), "default": (), "full": (128, 4096)}
 _WINDOWED_LAYOUTS = 1
 
 _SMALL = {
-    "tiny": {"tokens": (1, 7), "hidden": (64,), "inner": (96,)},
-    "quick": {"tokens": (1, 16, 128, 1024, 8192), "hidden": (4096, 8192), "inner": (14336,)},
+    "tiny": {"tokens": (1, 7), "hidden": (64,), "inner": (96,), "vocabulary": (512,)},
+    "quick": {
+        "tokens": (1, 16, 128, 1024, 8192), "hidden": (4096, 8192), "inner": (14336,), "vocabulary": (128256,),
+    },
     "default": {
         "tokens": (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192),
         "hidden": (2048, 4096, 8192),
         "inner": (3584, 14336, 28672),
+        "vocabulary": (32000, 128256),
     },
     "full": {
         "tokens": (1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384),
         "hidden": (1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192),
         "inner": (1536, 3584, 7168, 14336, 28672),
+        "vocabulary": (32000, 64000, 128256, 151936, 201088),
     },
 }
-# Width a kernel works on: "hidden" for what runs on the residual stream, "inner" for the activation,
+# Rows of logits at most: no server samples more tokens in a step, and a row of 201,088 has 2.4 MB with its places.
+MOST_SAMPLED = 256
+# Width a kernel works on: "hidden" for what runs on the residual stream, "inner" for the activation, "vocabulary" for logits,
 # fixed element counts per token for what runs on heads ((H + G) * e for rotary, 2 * G * e for the KV write).
 _SMALL_WIDTHS = {"rotary": (1152, 5120, 9216), "reshape_and_cache": (256, 2048, 8192)}
 _TINY_WIDTHS = {"rotary": (256,), "reshape_and_cache": (256,)}
@@ -215,6 +222,10 @@ def small_kernels(tier, _dtypes):
         widths = fixed.get(kernel) or grid["inner" if kernel == "silu_and_mul" else "hidden"]
         for tokens in grid["tokens"]:
             for width in widths:
+                yield Case("small_kernels", 0, {"kernel": kernel, "num_tokens": tokens, "width": width})
+    for kernel in SAMPLER_KERNELS:
+        for tokens in (tokens for tokens in grid["tokens"] if tokens <= MOST_SAMPLED):
+            for width in grid["vocabulary"]:
                 yield Case("small_kernels", 0, {"kernel": kernel, "num_tokens": tokens, "width": width})
 
 

@@ -4,6 +4,7 @@ Two implementations each: one launch in Triton (`fused.py`), as engines have the
 which take several. The row's `launches` says how many the timed one needs.
 """
 
+import sampler
 from environment import Built, implementation
 from fused import FUSED
 
@@ -72,6 +73,7 @@ PLAIN = {
     "residual_add": lambda torch, x, y: x + y,
     "embedding": lambda torch, ids, table: torch.nn.functional.embedding(ids, table),
     "empty_launch": lambda torch, x: x.add_(1),
+    **sampler.PLAIN,
 }
 
 
@@ -86,6 +88,8 @@ def operands(kernel, env, tokens, width):
         generator = torch.Generator().manual_seed(3)
         return torch.randint(limit, (count,), generator=generator).to(env.device)
 
+    if kernel in sampler.PLAIN:
+        return sampler.operands(kernel, env, tokens, width)
     if kernel == "empty_launch":
         return take((1,))
     if kernel in ("rms_norm", "quantise_fp8"):

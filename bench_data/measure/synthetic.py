@@ -34,7 +34,7 @@ CHOSEN = {
         "num_computed_tokens": (0, 2048),
     },
     "attention_decode": {"num_kv_heads": (8,), "batch_size": (8, 32), "kv_tokens_total": (8192, 32768)},
-    "small_kernels": {"num_tokens": (1, 128), "width": (1, 256, 1152, 4096, 14336)},
+    "small_kernels": {"num_tokens": (1, 128), "width": (1, 256, 1152, 4096, 14336, 128256)},
     "moe": {"num_experts": (8,), "num_tokens": (16, 1024), "moe_tp_size": (1,), "dtype": ("bfloat16",)},
     "gemm": {"n": (6144,), "m": (1, 128), "dtype": ("bfloat16", "fp8")},
 }

@@ -11,8 +11,9 @@ use crate::engine::Engine;
 use crate::model::{Model, SamplingParams};
 
 use super::names::OperatorKind::{Penalties, Sampling};
+use super::operator::Kernel;
 use super::rows::Rows;
-use super::template::Template;
+use super::template::{KernelTemplate, Template};
 use super::truncation::{DRAWN_LAUNCHES, Truncation, drawn_bytes_per_logit};
 
 /// Whether the server takes its parameters from the model's `generation_config.json`: vLLM and SGLang (`--sampling-defaults model`) do
@@ -113,11 +114,23 @@ pub(super) fn templates(
     list
 }
 
+/// Bytes per row of `vocab` logits and kernel of a sampler's operator under vLLM 0.15, by its name; `None` for other names. Logits are
+/// 16-bit before the cast.
+pub fn kernel_of(name: &str, vocab: u64) -> Option<(f64, Kernel)> {
+    let alone = SamplingParams { top_k: Some(20), ..SamplingParams::default() };
+    let sorted = SamplingParams { top_p: Some(0.9), repetition_penalty: Some(1.1), ..SamplingParams::default() };
+    let of = |params| templates(params, &Engine::default(), vocab, 2.0, 0.0);
+    let template = of(&sorted).into_iter().chain(of(&alone)).find(|template| template.kind.name() == name)?;
+    match template.kernel {
+        KernelTemplate::Streaming { bytes_per_row, kernel, .. } => Some((bytes_per_row, kernel)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::physics::fixtures::llama_31_70b;
-    use crate::physics::template::KernelTemplate;
 
     fn read(sampling: Option<SamplingParams>, generation_config: GenerationConfig) -> (SamplingParams, Option<String>) {
         let model = Model { sampling, ..llama_31_70b() };

@@ -148,7 +148,8 @@ fn plain_name(key: &str) -> String {
 fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     keys.require(&["model", "hardware"]);
     let (model, hardware) = (keys.text("model"), keys.text("hardware"));
-    for (key, reason) in NOT_MODELLED {
+    // Those that are not given are not suggested for other keys.
+    for (key, reason) in NOT_MODELLED.iter().filter(|(key, _)| keys.entries().any(|(given, _)| given == key)) {
         keys.refuse(key, reason);
     }
     let mut deployment = Deployment::read(keys);

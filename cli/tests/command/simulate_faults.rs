@@ -155,8 +155,11 @@ fn a_bad_server_names_key_and_value() {
         ("model: llama-3.1-8b\n".into(), &["hardware is missing"]),
         ("- model\n".into(), &["must be keys with values"]),
         (
-            format!("{server}max_num_seq: 5\nspeculative_config: {{}}\n"),
-            &["max_num_seq is not a known key: did you mean max_num_seqs", "speculative_config is not a known key"],
+            format!("{server}max_num_seq: 5\nspeculative_config: {{num_speculative_tokens: 3}}\n"),
+            &[
+                "max_num_seq is not a known key: did you mean max_num_seqs",
+                "is not modelled: there is no speculative decoding",
+            ],
         ),
         (
             format!("{server}max_num_seqs: -1\nblock_size: 0\n"),

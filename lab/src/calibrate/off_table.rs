@@ -12,7 +12,7 @@ use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
 use ridgepoint::internals::physics::attention::AttentionShape;
 use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::internals::physics::{AttentionHeads, OperatorGroup, small};
+use ridgepoint::internals::physics::{AttentionHeads, OperatorGroup, sampler, small};
 use ridgepoint::internals::physics::{Kernel, Operator, OperatorId, OperatorKind};
 use ridgepoint::{DType, Hardware, Result};
 
@@ -99,10 +99,10 @@ fn heads_of(key: &AttentionKey, heads: &Heads) -> std::result::Result<AttentionH
 /// A measured call of a small kernel.
 #[derive(Debug, Clone)]
 pub struct SmallCall {
-    kernel: String,
+    name: String,
     /// Bytes that it moves.
     bytes: f64,
-    launches: u64,
+    kernel: Kernel,
     /// Measured time of all launches together, µs.
     time_us: f64,
 }
@@ -111,10 +111,11 @@ impl SmallCall {
     /// The call of a row; an error is the reason why it cannot be predicted.
     pub(super) fn new(row: &Timed<SmallKernelCall>) -> std::result::Result<Self, String> {
         let SmallKernelCall { kernel, num_tokens, width, launches } = row.call.clone();
-        let Some(bytes_per_token) = bytes_per_token(&kernel, width) else {
+        let small = || Some((bytes_per_token(&kernel, width)?, Kernel::Elementwise { launches }));
+        let Some((bytes_per_token, of)) = small().or_else(|| sampler::kernel_of(&kernel, width)) else {
             return Err(format!("no byte count is known for a small kernel named '{kernel}'"));
         };
-        Ok(SmallCall { kernel, bytes: bytes_per_token * num_tokens as f64, launches, time_us: row.latency_us })
+        Ok(SmallCall { name: kernel, bytes: bytes_per_token * num_tokens as f64, kernel: of, time_us: row.latency_us })
     }
 }
 
@@ -236,12 +237,12 @@ impl OffTable {
             flops: 0.0,
             bytes: call.bytes,
             compute_dtype: ACTIVATION,
-            kernel: Kernel::Elementwise { launches: call.launches },
+            kernel: call.kernel,
         };
         let Some(first) = self.small_kernels.first() else { return Ok(OperatorReport::default()) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
         let prediction = |call: &SmallCall| {
-            Prediction::new("", call.kernel.clone(), call.time_us, timer.time(&operator(call)).time_us)
+            Prediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
         let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
         Ok(OperatorReport::new(&predictions, |_| true, METHOD, LeftOut::new()))
