@@ -129,7 +129,7 @@ fn state(model: &Model, context: Context, share_of_layers: f64) -> Option<StateB
 }
 
 fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
-    layer_parts(group, context, |_| true).iter().map(Part::stored_bytes).sum()
+    layer_parts(group, context, true).iter().map(Part::stored_bytes).sum()
 }
 
 fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {

@@ -14,12 +14,12 @@ use crate::model::{LayerGroup, Model};
 use crate::units::GIB;
 
 use super::experts::Experts;
-use super::names::OperatorKind::{self, KvBProj, KvBProjContext, LmHead, QAbsorb, VUp};
+use super::names::OperatorKind::{self, KvBProj, KvBProjContext, LmHead};
 use super::operator::{Kernel, Operator};
 use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
-use super::weights::{attention_matrices, feed_forward_matrices};
+use super::weights::{is_copy, stored_matrices};
 
 /// Weights of a model in host memory.
 #[derive(Debug, Clone, Default)]
@@ -102,9 +102,7 @@ impl Offloaded {
 /// The parameters of a layer in vLLM's order: attention, feed-forward block or router and shared experts, routed experts (gate and up
 /// projections, then down projections), norms and biases. Some families make the router behind the experts, which hardly weighs.
 fn parameters(group: &LayerGroup, context: Context) -> Vec<Parameter> {
-    let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
-    let own = matrices.filter(|matrix| matrix.kind != KvBProjContext && !is_copy(matrix.kind));
-    let mut parameters: Vec<Parameter> = own
+    let mut parameters: Vec<Parameter> = stored_matrices(group, context, false)
         .map(|matrix| Parameter {
             read_by: Some((matrix.kind, 1.0)),
             bytes: matrix.elements() * matrix.weights.bytes_per_weight(),
@@ -117,15 +115,10 @@ fn parameters(group: &LayerGroup, context: Context) -> Vec<Parameter> {
         let part = |share| Parameter { read_by: Some((OperatorKind::Experts, share)), bytes: share * bytes };
         parameters.extend([part(up), part(1.0 - up)]);
     }
-    let all: f64 = layer_parts(group, context, |kind| !is_copy(kind)).iter().map(Part::stored_bytes).sum();
+    let all: f64 = layer_parts(group, context, false).iter().map(Part::stored_bytes).sum();
     let others = all - parameters.iter().map(|of| of.bytes).sum::<f64>();
     parameters.push(Parameter { read_by: None, bytes: others.max(0.0) });
     parameters
-}
-
-/// Whether the matrix is a copy that vLLM makes on the GPU after the weights are loaded.
-fn is_copy(kind: OperatorKind) -> bool {
-    matches!(kind, QAbsorb | VUp)
 }
 
 impl Operator {

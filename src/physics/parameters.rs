@@ -7,10 +7,9 @@ use crate::deployment::Deployment;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 
 use super::experts::Experts;
-use super::names::OperatorKind::{self, KvBProjContext, QAbsorb, VUp};
 use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
-use super::weights::{attention_matrices, feed_forward_matrices};
+use super::weights::stored_matrices;
 use super::{sparse, state};
 
 /// Number of parameters of a model; exact below 2⁵³.
@@ -73,19 +72,15 @@ fn parts(model: &Model) -> Vec<(f64, Part)> {
     if !model.tie_word_embeddings {
         parts.push((1.0, Part::whole(table, model.lm_head_weights.bytes_per_weight())));
     }
-    // Absorbed projections are copies of the up-projection.
-    let is_own = |kind| !matches!(kind, QAbsorb | VUp);
     for group in &model.layers {
-        parts.extend(layer_parts(group, context, is_own).into_iter().map(|part| (group.count as f64, part)));
+        parts.extend(layer_parts(group, context, false).into_iter().map(|part| (group.count as f64, part)));
     }
     parts
 }
 
-/// Returns the parts of a layer that one rank stores, of matrices those of the kinds to `keep`.
-pub(super) fn layer_parts(group: &LayerGroup, context: Context, keep: impl Fn(OperatorKind) -> bool) -> Vec<Part> {
-    let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
-    // The projection of earlier context multiplies with the same weights as that of the chunk.
-    let matrices = matrices.filter(|matrix| matrix.kind != KvBProjContext && keep(matrix.kind));
+/// Returns the parts of a layer that one rank stores, with or without [copies](stored_matrices).
+pub(super) fn layer_parts(group: &LayerGroup, context: Context, with_copies: bool) -> Vec<Part> {
+    let matrices = stored_matrices(group, context, with_copies);
     let mut parts: Vec<Part> =
         matrices.map(|matrix| Part::whole(matrix.elements(), matrix.weights.bytes_per_weight())).collect();
     let (mut all, mut visited) = (0, 0);

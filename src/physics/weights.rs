@@ -5,7 +5,7 @@ use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, 
 
 use super::matrix::Matrix;
 use super::mla::latent_width;
-use super::names::OperatorKind::*;
+use super::names::OperatorKind::{self, *};
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::Context;
 use super::rows::Rows;
@@ -26,6 +26,22 @@ pub(super) fn feed_forward_matrices(group: &LayerGroup, context: Context) -> Vec
     let dense = group.dense.iter().flat_map(|dense| ffn_matrices(dense, context, false));
     let moe = group.moe.iter().flat_map(|moe| moe_matrices(moe, context));
     dense.chain(moe).collect()
+}
+
+/// The matrices of a layer that one rank stores: the projection of earlier context uses those of the chunk. Copies are the absorbed
+/// projections.
+pub(super) fn stored_matrices(
+    group: &LayerGroup,
+    context: Context,
+    with_copies: bool,
+) -> impl Iterator<Item = Matrix> + use<> {
+    let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
+    matrices.filter(move |matrix| matrix.kind != KvBProjContext && (with_copies || !is_copy(matrix.kind)))
+}
+
+/// Whether vLLM makes the matrix on the GPU as a copy of another one.
+pub(super) fn is_copy(kind: OperatorKind) -> bool {
+    matches!(kind, QAbsorb | VUp)
 }
 
 /// The LM head, applied to sampled tokens only.

@@ -75,9 +75,7 @@ impl Engine<'_> {
             self.vain_reads += offload.take_num_reads();
         }
         if let Some(events) = self.scheduler.offload.as_mut().and_then(|offload| offload.events.as_mut()) {
-            for (is_removed, blocks) in events.drain(..) {
-                self.observer.kv(&if is_removed { KvEvent::Removed(blocks) } else { KvEvent::Stored(blocks) });
-            }
+            events.drain(..).for_each(|event| self.observer.kv(&event));
         }
         if !step.steady.is_empty() || step.requests.iter().any(|request| request.samples) {
             (self.vain_preemptions, self.vain_reads) = (0, 0);

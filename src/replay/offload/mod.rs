@@ -20,7 +20,7 @@ pub use counters::{OffloadCounters, TransferCounters};
 pub use disk::{DiskCounters, KvDisk};
 
 use super::batch::Batch;
-use super::observe::TransferEvent;
+use super::observe::{KvEvent, TransferEvent};
 use super::slot::Slot;
 use crate::latency::{LatencyModel, TransferDirection};
 use disk::Disk;
@@ -104,8 +104,8 @@ pub(super) struct Offload {
     done: Vec<Copy>,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
-    /// Events of the host's blocks for an observer that wants them: whether they were removed, and their serial numbers.
-    pub(super) events: Option<Vec<(bool, Vec<u64>)>>,
+    /// Events of the host's blocks, for an observer that wants them.
+    pub(super) events: Option<Vec<KvEvent>>,
     pub(super) counters: OffloadCounters,
 }
 
@@ -234,7 +234,7 @@ impl Offload {
         };
         request.num_offered = num_full;
         if events.is_some() {
-            note(events, true, removed);
+            note(events, KvEvent::Removed, removed);
         }
         self.unrefuse(slot);
         if num_stored == 0 {
@@ -378,19 +378,19 @@ impl Offload {
 }
 
 /// Ends stores of blocks on the host, and notes the blocks.
-fn end_stores(host: &mut HostBlocks, events: &mut Option<Vec<(bool, Vec<u64>)>>, blocks: &[u32]) {
+fn end_stores(host: &mut HostBlocks, events: &mut Option<Vec<KvEvent>>, blocks: &[u32]) {
     let mut written = Vec::new();
     host.end_store(blocks, |serial| {
         if events.is_some() {
             written.push(serial);
         }
     });
-    note(events, false, written);
+    note(events, KvEvent::Stored, written);
 }
 
-fn note(events: &mut Option<Vec<(bool, Vec<u64>)>>, removed: bool, mut serials: Vec<u64>) {
+fn note(events: &mut Option<Vec<KvEvent>>, event: fn(Vec<u64>) -> KvEvent, mut serials: Vec<u64>) {
     if let (Some(events), false) = (events, serials.is_empty()) {
         serials.sort_unstable();
-        events.push((removed, serials));
+        events.push(event(serials));
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
-use super::super::super::observe::TransferEvent;
+use super::super::super::observe::{KvEvent, TransferEvent};
 use super::super::host_blocks::State;
 use super::super::link::Copy;
 use super::super::{Offload, OffloadCounters, end_stores, note};
@@ -125,7 +125,7 @@ impl Offload {
             return Found::Miss;
         };
         self.counters.evicted_blocks += removed.len() as u64;
-        note(&mut self.events, true, removed);
+        note(&mut self.events, KvEvent::Removed, removed);
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
         disk.promote(slot, self.record_of(slot), hash, block);
         match disk.came.last_mut().filter(|came| came.end == position) {

@@ -11,6 +11,7 @@ use super::super::{KvOffload, Offload};
 use super::tier::Found;
 use super::{Job, KvDisk};
 use crate::replay::block_pool::BlockHash;
+use crate::replay::observe::KvEvent;
 use crate::replay::slot::Slot;
 
 #[derive(Debug, Deserialize)]
@@ -89,7 +90,7 @@ impl Tiers {
         self.know(request);
         let (slot, end, mut stored, mut removed) = (request as usize, positions.end, Vec::new(), Vec::new());
         let number = self.offload.host.offer(slot, positions, &mut stored, |serial| removed.push(serial));
-        super::super::note(&mut self.offload.events, true, removed);
+        super::super::note(&mut self.offload.events, KvEvent::Removed, removed);
         let Ok(number) = number else { return Value::Null };
         if number > 0 {
             self.offload.host.touch(slot, end);
@@ -142,7 +143,12 @@ impl Tiers {
             other => panic!("{other} is no call"),
         }
         let events = self.offload.events.as_mut().unwrap().drain(..);
-        let events = events.map(|(is_removed, blocks)| json!([u8::from(is_removed), blocks])).collect();
+        let event = |event| match event {
+            KvEvent::Stored(blocks) => json!([0, blocks]),
+            KvEvent::Removed(blocks) => json!([1, blocks]),
+            KvEvent::Transfer(_) => Value::Null,
+        };
+        let events = events.map(event).collect();
         (result, events)
     }
 }
