@@ -22,7 +22,8 @@ pub struct Best {
 
 /// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
 /// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
-/// with its rate is no candidate, and a model without candidates has no best.
+/// with its rate is no candidate, and a model without candidates has no best. A rate over a load that is too short to tell gives way to
+/// any other.
 pub(super) fn best(rows: &[Row]) -> Vec<Best> {
     let mut best: Vec<Best> = Vec::new();
     for row in rows.iter().filter(|row| is_candidate(row)) {
@@ -37,7 +38,7 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
         if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, &known.row) {
             let (least, most) = known.same_max_num_seqs;
             known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
-        } else if score > highest {
+        } else if is_told(row) > is_told(&known.row) || is_told(row) == is_told(&known.row) && score > highest {
             (known.row, known.same_max_num_seqs) = (row.clone(), alone);
         }
     }
@@ -46,6 +47,11 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
 
 fn is_candidate(row: &Row) -> bool {
     matches!(row.status.as_str(), "ok" | "highest_rate_holds") && (row.slo.is_some() || row.keeps_up != Some(false))
+}
+
+/// Whether the load tells that the server keeps up.
+fn is_told(row: &Row) -> bool {
+    row.slo.is_none() || row.keeps_up.is_some()
 }
 
 fn score(row: &Row) -> f64 {
@@ -73,6 +79,7 @@ mod tests {
             status: status.to_owned(),
             slo: Some("ttft_p99_ms = 1".to_owned()),
             request_rate_per_s_per_gpu: Some(per_gpu),
+            keeps_up: Some(true),
             output_tokens_per_s_per_gpu: Some(10.0 - per_gpu),
             max_num_seqs: 8 << configuration,
             ..Row::default()
@@ -96,6 +103,9 @@ mod tests {
         assert_eq!(found(&rows), [(1, 3), (4, 1)]);
         assert_eq!(best(&rows)[0].same_max_num_seqs, (16, 64));
         assert_eq!(best(&rows)[1].same_max_num_seqs, (128, 128));
+        // The highest rates hold over loads that are too short to tell.
+        (rows[1].keeps_up, rows[3].keeps_up, rows[4].keeps_up) = (None, None, None);
+        assert_eq!(found(&rows), [(0, 3), (4, 1)]);
         rows.iter_mut().for_each(|row| row.slo = None);
         assert_eq!(found(&rows), [(0, 3), (4, 1)]);
         // The one with the most tokens does not keep up with its rate.

@@ -167,10 +167,11 @@ impl Point<'_> {
             return Err(notes.join("; "));
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
-        row.fill(&run, &replayed.counters, replayed.overload().is_none());
+        let burst = replayed.burst().filter(|_| self.grid.slo.is_some());
+        row.fill(&run, &replayed.counters, burst.is_none().then(|| replayed.overload().is_none()));
         row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row, &sampler.spread()));
         row.warn(notes);
-        row.warn(replayed.burst().filter(|_| self.grid.slo.is_some()));
+        row.warn(burst);
         Ok(row)
     }
 

@@ -160,7 +160,8 @@ pub struct Row {
     pub max_running: Option<u64>,
     /// Warnings, joined by `; `.
     pub warnings: Option<String>,
-    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint::replay::Replay::overload).
+    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint::replay::Replay::overload). `None` for a rate that holds
+    /// limits over a load that is too short to tell.
     pub keeps_up: Option<bool>,
     /// All keys of the configuration in its grid, with their values.
     pub settings: String,
@@ -188,7 +189,7 @@ impl Row {
     }
 
     /// Fills in the result of a replay of one replica.
-    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, keeps_up: bool) {
+    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, keeps_up: Option<bool>) {
         let replicas = self.data_parallel_size as f64;
         self.finished = Some(of.finished);
         self.rejected = Some(of.rejected);
@@ -203,7 +204,7 @@ impl Row {
         self.steps = Some(counters.steps);
         self.preemptions = Some(counters.preemptions);
         self.max_running = Some(u64::from(counters.max_running));
-        self.keeps_up = Some(keeps_up);
+        self.keeps_up = keeps_up;
     }
 
     /// Adds warnings.

@@ -146,7 +146,7 @@ mod tests {
         let records = vec![record(20, 120), record(40, 240)];
         let replay = Replay { records, inter_token_ns: Vec::new(), counters: Default::default(), offload: None };
         let mut row = Row { data_parallel_size: 1, gpus: 1, ..Row::default() };
-        row.fill(&Metrics::of(&replay).run, &replay.counters, true);
+        row.fill(&Metrics::of(&replay).run, &replay.counters, Some(true));
         row
     }
 
