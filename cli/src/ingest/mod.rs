@@ -62,7 +62,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         notes.push("--since-start changes nothing: no file is a reply of /metrics".to_owned());
     }
     if args.kv_cache.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
-        notes.push(format!("--kv-block-bytes changes nothing: no file tells transfers of KV blocks"));
+        notes.push("--kv-block-bytes changes nothing: no file tells transfers of KV blocks".to_owned());
     }
     let missing = missing_labels(&tables.report.runs);
     if !missing.is_empty() {

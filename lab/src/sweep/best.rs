@@ -38,7 +38,7 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
         if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, &known.row) {
             let (least, most) = known.same_max_num_seqs;
             known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
-        } else if is_told(row) > is_told(&known.row) || is_told(row) == is_told(&known.row) && score > highest {
+        } else if (u8::from(is_told(row)), score) > (u8::from(is_told(&known.row)), highest) {
             (known.row, known.same_max_num_seqs) = (row.clone(), alone);
         }
     }
