@@ -256,7 +256,13 @@ impl HostBlocks {
         for run in &self.path {
             let run = &mut self.runs[*run as usize];
             run.offer = self.offers;
-            for Place { block, .. } in &run.places[run.range(positions.clone())] {
+            let range = run.range(positions.clone());
+            if range.len() == run.places.len() {
+                missing += range.len() as u32 - run.num_held;
+                num_idle -= run.num_idle;
+                continue;
+            }
+            for Place { block, .. } in &run.places[range] {
                 if *block == NONE {
                     missing += 1;
                 } else {
