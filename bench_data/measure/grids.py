@@ -8,6 +8,8 @@ so that a run stopped by its time budget still covers the whole range of shapes 
 import random
 from dataclasses import dataclass, field
 
+import sampler
+
 TABLES = ("attention_prefill", "attention_decode", "small_kernels", "moe", "gemm")
 TIERS = ("tiny", "quick", "default", "full")
 DTYPES = ("bfloat16", "fp8", "fp8_block")
@@ -15,7 +17,7 @@ SMALL_KERNELS = (
     "empty_launch", "rms_norm", "fused_add_rms_norm", "rotary", "silu_and_mul",
     "reshape_and_cache", "residual_add", "quantise_fp8", "embedding",
 )
-SAMPLER_KERNELS = ("penalties", "top_p_sort", "top_p_cumsum", "top_p_mask", "top_k", "sampling")
+SAMPLER_KERNELS = tuple(sampler.PLAIN)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ PROMPT_TOKENS = 512
 def penalties(torch, logits, prompt, output):
     """Repetition, frequency and presence penalties, with the counts of prompt and output tokens that they need.
 
-    vLLM has a kernel of its own for the first, which torch's operators take longer than.
+    vLLM applies the first with a kernel of its own, which is faster than torch's operators. The other two are zero, so that repeated
+    calls leave the logits in range.
     """
     rows, vocabulary = logits.shape
 

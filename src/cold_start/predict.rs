@@ -119,7 +119,7 @@ impl ColdStart<'_> {
         let storage =
             bytes("read_weights", RateName::StorageBytesPerS, amounts.checkpoint_bytes, "read once by all ranks");
         let device = if self.is_cpu() {
-            fixed("copy_weights", 0.0, "weights stay in host memory")
+            of_physics("copy_weights", Seconds::exactly(0.0), "weights stay in host memory")
         } else {
             bytes("copy_weights", RateName::HostToDeviceBytesPerS, amounts.rank_bytes, "copied to each GPU")
         };
@@ -204,12 +204,11 @@ impl ColdStart<'_> {
             .map(|at| Request::prefill(tokens / requests + u32::from(at < tokens % requests), 0))
             .collect();
         let origin = format!("a step of {tokens} tokens of {requests} requests");
-        let profile = Part { time: self.step(&batch)?, ..fixed("profile_run", 0.0, &origin) };
+        let profile = of_physics("profile_run", self.step(&batch)?, &origin);
         let fill_s = time_us(amounts.kv_bytes, self.hardware.hbm_bytes_per_s) / US_PER_S;
-        let fill = Part {
-            bytes: Some(amounts.kv_bytes),
-            ..fixed("kv_cache", fill_s, &format!("{}B filled at the memory's bandwidth", si(amounts.kv_bytes)))
-        };
+        let origin = format!("{}B filled at the memory's bandwidth", si(amounts.kv_bytes));
+        let fill = of_physics("kv_cache", Seconds::exactly(fill_s), &origin);
+        let fill = Part { bytes: Some(amounts.kv_bytes), ..fill };
         let buffers = self.once("buffers", RateName::BuffersS, "allocator, workspaces, first use of libraries");
         Ok(vec![profile, fill, buffers])
     }
@@ -243,7 +242,7 @@ impl ColdStart<'_> {
             lower_s: together(|time| time.lower_s),
             upper_s: together(|time| time.upper_s),
         };
-        let prefill = Part { time, ..fixed("prefill", 0.0, &origin) };
+        let prefill = of_physics("prefill", time, &origin);
         // Without a warm-up, the first step pays for it.
         let name = if amounts.warms_up { RateName::FirstStepS } else { RateName::KernelWarmUpS };
         Ok(vec![prefill, self.once(FIRST_STEP, name, "kernels that are loaded at their first use")])
@@ -261,7 +260,7 @@ impl ColdStart<'_> {
             None => (Source::Assumed, "delays of the host by default".to_owned()),
         };
         let time = Seconds { estimate_s, lower_s: estimate_s / HOST_FACTOR, upper_s: estimate_s * HOST_FACTOR };
-        Part { time, source, ..fixed("host", 0.0, &origin) }
+        Part { source, ..of_physics("host", time, &origin) }
     }
 
     fn step(&self, batch: &[Request]) -> Result<Seconds> {
@@ -274,14 +273,7 @@ impl ColdStart<'_> {
     }
 }
 
-/// A part whose time is known.
-fn fixed(name: &'static str, seconds: f64, origin: &str) -> Part {
-    Part {
-        name,
-        time: Seconds::exactly(seconds),
-        source: Source::Physics,
-        origin: origin.to_owned(),
-        bytes: None,
-        graphs: None,
-    }
+/// A part whose time follows from physics.
+fn of_physics(name: &'static str, time: Seconds, origin: &str) -> Part {
+    Part { name, time, source: Source::Physics, origin: origin.to_owned(), bytes: None, graphs: None }
 }

@@ -114,7 +114,7 @@ impl Term {
         if self.is_factor() { 1.0 } else { 0.0 }
     }
 
-    /// Standard deviation of the prior around [`Term::neutral`], for a model without measured steps.
+    /// Standard deviation of the prior for models without measured steps. Its mean is [`Term::neutral`].
     pub fn prior_sd(self) -> f64 {
         TABLE[self.index()].4
     }

@@ -158,7 +158,7 @@ impl Grid {
         let mut sum = 0.0;
         for (share, corner) in self.corners(places) {
             sum += share * f64::from(self.values[corner]);
-            // A clamped corner makes the time clamped if it has more than a quarter of the weight.
+            // A clamped corner with a small weight does not make the time count as clamped.
             let origin = self.origins[corner];
             provenance =
                 if origin != Provenance::Clamped || share > 0.25 { provenance.max(origin) } else { provenance };

@@ -36,4 +36,4 @@ pub use rows::{Row, RowReader, csv_error};
 pub use shown::shown;
 #[cfg(feature = "replay")]
 pub use text::parse_yaml;
-pub use text::{Distinct, json_error, parse_json, parse_python_json, parse_toml};
+pub use text::{Distinct, json_error, object_or_text, parse_json, parse_python_json, parse_toml};

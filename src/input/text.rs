@@ -118,6 +118,15 @@ impl<'de> Visitor<'de> for DistinctVisitor {
     }
 }
 
+/// The object that an argument has, as an object or as its JSON text.
+pub fn object_or_text(value: &Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(map) => Some(map.clone()),
+        Value::String(text) => serde_json::from_str(text).ok(),
+        _ => None,
+    }
+}
+
 /// Turns an error of `serde_json` into one with line and column.
 pub fn json_error(origin: &str, error: serde_json::Error) -> Error {
     if error.is_io() {

@@ -16,7 +16,7 @@ use crate::request::Request;
 
 /// The delays that a simulator of a serving engine asks for, in microseconds. Only the time of a step is required.
 ///
-/// Every implementation promises, for each method:
+/// Every method must be (wrappers that add noise or a cold start are exempt):
 ///
 /// - **pure and deterministic**: the same arguments give the same bits, on any thread, however often and in whatever order;
 /// - **independent of order**: a step's time does not depend on the order of its requests;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::input::{Keys, NumberRange};
+use crate::input::{Keys, NumberRange, object_or_text};
 
 /// Below this temperature vLLM takes the most likely token (`_SAMPLING_EPS` in `vllm/sampling_params.py`).
 const GREEDY_BELOW: f64 = 1e-5;
@@ -101,12 +101,7 @@ impl SamplingParams {
     /// vLLM, `ModelConfig.get_diff_sampling_param` (`vllm/config/model.py`).
     pub(crate) fn read_override(keys: &Keys<'_>) -> Self {
         let key = "override_generation_config";
-        let as_object = |value: &Value| match value {
-            Value::Object(map) => Some(map.clone()),
-            Value::String(text) => serde_json::from_str(text).ok(),
-            _ => None,
-        };
-        let map = keys.read(key, r#"a JSON object of sampling parameters, as in {"temperature": 0}"#, as_object);
+        let map = keys.read(key, r#"a JSON object of sampling parameters, as in {"temperature": 0}"#, object_or_text);
         let map = map.unwrap_or_default();
         let section = Keys::of_map(&keys.path_of(key), &map, keys.log);
         if section.get("max_new_tokens").is_some() {

@@ -41,7 +41,7 @@ struct Parameter {
 }
 
 impl Offloaded {
-    /// Moves parameters of each stage's first layers to the host until `cpu_offload_gb` are reached.
+    /// Offloads the parameters of each stage's first layers until they reach `cpu_offload_gb`.
     pub(crate) fn new(model: &Model, deployment: &Deployment) -> Self {
         let limit_bytes = deployment.cpu_offload_gb * GIB;
         if limit_bytes <= 0.0 {

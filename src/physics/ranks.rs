@@ -48,7 +48,8 @@ impl Ranks {
         RankGroup { num_ranks: self.data, stride: self.tensor * self.pipeline }
     }
 
-    /// The ranks of a stage over all data-parallel replicas. Those of several stages are taken to lie evenly apart.
+    /// Expert-parallel ranks: the tensor-parallel ranks of one pipeline stage in every replica. With several stages, an even stride is
+    /// assumed.
     pub fn expert_group(self) -> RankGroup {
         RankGroup { num_ranks: self.expert_ranks(), stride: self.pipeline }
     }

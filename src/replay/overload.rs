@@ -11,11 +11,11 @@ const MIN_DEVIATIONS: f64 = 3.0;
 /// A load that the server does not keep up with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overload {
-    /// Requests, or sessions, that arrive per second in the second half of the load.
+    /// Arrival rate in the second half of the load, requests or sessions per second.
     pub asked_per_s: f64,
-    /// Those that the server completes per second in that time.
+    /// Completion rate in that time, in the same unit.
     pub done_per_s: f64,
-    /// Whether they are sessions.
+    /// Whether the rates count sessions.
     pub is_of_sessions: bool,
 }
 
@@ -38,8 +38,8 @@ impl Replay {
         found.min_by(|one, other| share(one).total_cmp(&share(other)))
     }
 
-    /// A remark where requests, or sessions, arrive in less time than they take to end behind the last of them: a server that answers all
-    /// of them in time need not keep up with their rate.
+    /// Returns a warning if the arrivals span less time than the replay needs to finish after the last one. Such a load does not show
+    /// whether the server sustains its rate.
     pub fn burst(&self) -> Option<String> {
         let arrivals = || self.records.iter().filter(|record| record.turn == 0).map(|record| record.arrival_ns);
         let (begin_ns, end_ns) = (arrivals().min()?, arrivals().max()?);

@@ -6,7 +6,7 @@ use super::Engine;
 use super::disk::{KvDiskTier, SPEC};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::input::{Keys, NumberRange};
+use crate::input::{Keys, NumberRange, object_or_text};
 use crate::kv_capacity::KvCapacity;
 use crate::latency::{CalibratedRoofline, TransferDirection};
 use crate::replay::KvOffload;
@@ -67,16 +67,12 @@ impl KvOffloading {
 
     /// Reads a connector, an object or its JSON.
     fn read_connector(keys: &Keys<'_>, value: &Value) -> Option<Self> {
-        let parsed = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let config = match parsed.as_ref().unwrap_or(value) {
-            Value::Object(config) => config,
-            _ => {
-                keys.problem("kv_transfer_config", "must be an object or its JSON");
-                return None;
-            }
+        let Some(config) = object_or_text(value) else {
+            keys.problem("kv_transfer_config", "must be an object or its JSON");
+            return None;
         };
         let mut tier = KvOffloading::NONE;
-        for (key, value) in config {
+        for (key, value) in &config {
             match (key.as_str(), value) {
                 ("kv_connector", Value::String(name)) if name == CONNECTOR => {}
                 ("kv_role", Value::String(role)) if role == "kv_both" => {}

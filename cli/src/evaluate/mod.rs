@@ -145,7 +145,7 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
     output(report, missed, plots)
 }
 
-/// The message for a report that misses its tolerance.
+/// Returns an error message if the median error exceeds the tolerance.
 fn missed(report: &EvaluationReport, metric: Metric, limit_pct: f64) -> Option<String> {
     match report.summary.get(&metric).map(|of| of.median_ape_pct) {
         Some(median_pct) if median_pct <= limit_pct => None,

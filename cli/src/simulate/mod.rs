@@ -26,7 +26,7 @@ use ridgepoint::internals::workload::{KeptContents, check_memory};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{KvOffload, Metrics, Replay};
 
-use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
+use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
 use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
@@ -91,7 +91,7 @@ fn noise(text: &str) -> Result<Noise, String> {
 impl Noise {
     /// The spread of a text; `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let sigma = || at_least_zero(text).ok().filter(|sigma| *sigma <= 1.0).map(Noise::Sigma);
+        let sigma = || number_in(0.0..=1.0)(text).ok().map(Noise::Sigma);
         if text == OF_CORRECTION { Some(Noise::OfCorrection) } else { sigma() }
     }
 
@@ -182,7 +182,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let observer = ((files, AnsweredRequests(bar.clone())), watch);
     let has_sessions = load.summary.sessions.is_some();
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
-    // The same load with fewer tiers is replayed beside it.
+    // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
         let compare = || server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits, &bar));
         let compared = (num_compared > 0).then(|| scope.spawn(compare));

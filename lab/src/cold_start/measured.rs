@@ -65,7 +65,7 @@ pub struct Measured {
     pub graphs: Option<u64>,
 }
 
-/// How a time follows from a rate: work divided by it, or a count times it.
+/// The quantity that turns a rate into a time. Work is divided by the rate, a count is multiplied by it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Amount {
     /// Bytes at bytes per second.

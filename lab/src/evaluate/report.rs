@@ -178,7 +178,7 @@ impl From<(String, Error)> for Skipped {
     }
 }
 
-/// Splits runs into the usable ones and the refused ones. Both keep their order.
+/// Separates usable runs from refused ones, in their order.
 pub(super) fn sort_out<T, R: From<(String, Error)>>(
     runs: impl Iterator<Item = (String, Result<T>)>,
 ) -> (Vec<T>, Vec<R>) {

@@ -95,7 +95,6 @@ pub(super) fn replay_at(
         observer,
         scheduler,
         tells_kv_events,
-        wrong_step_us: None,
         vain_preemptions: 0,
         vain_reads: 0,
         pending: BinaryHeap::new(),
@@ -141,8 +140,6 @@ struct Engine<'a> {
     clock: Clock,
     tells_every_token: bool,
     tells_kv_events: bool,
-    /// A time of a step that cannot be.
-    wrong_step_us: Option<f64>,
     /// Preemptions since the last token, with a host's tier.
     vain_preemptions: u64,
     /// Reads of the disk since the last token, with a disk tier.
@@ -158,16 +155,12 @@ impl Engine<'_> {
         loop {
             self.admit()?;
             if self.in_flight.len() < depth && !self.scheduler.is_idle() {
-                let room = match self.schedule() {
+                let room = match self.schedule()? {
                     Scheduled::Step => depth,
                     // A preemption may have freed enough blocks for the next request, so schedule again immediately.
                     Scheduled::OnlyPreempted => 1,
                     Scheduled::Nothing => 0,
                 };
-                if let Some(step_us) = self.wrong_step_us {
-                    let reason = "must be a number of at least 0, as the latency model promises";
-                    return Err(Error::invalid_argument("step_time_us", step_us, reason));
-                }
                 if self.in_flight.len() < room {
                     continue;
                 }
@@ -265,7 +258,10 @@ impl Engine<'_> {
     }
 
     /// Schedules a step if there is work for one.
-    fn schedule(&mut self) -> Scheduled {
+    ///
+    /// # Errors
+    /// A step whose time is negative or no number.
+    fn schedule(&mut self) -> Result<Scheduled> {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
         if let Some(lives) = &mut self.scheduler.cache.pool.lives {
@@ -290,10 +286,10 @@ impl Engine<'_> {
             if self.scheduler.offload.is_some() {
                 batch.end_ns = self.launch(&mut batch);
                 self.in_flight.push_back(batch);
-                return Scheduled::Nothing;
+                return Ok(Scheduled::Nothing);
             }
             self.spare.push(batch);
-            return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
+            return Ok(if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing });
         }
         let queues = Queues {
             num_running: self.scheduler.running.len() as u32,
@@ -307,7 +303,8 @@ impl Engine<'_> {
         let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
         let step_us = self.latency.sharing_step_time_us(requests, shared_kv_tokens);
         if step_us.is_nan() || step_us < 0.0 {
-            self.wrong_step_us = Some(step_us);
+            let reason = "must be a number of at least 0, as the latency model promises";
+            return Err(Error::invalid_argument("step_time_us", step_us, reason));
         }
         let Ran { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
         self.observer.step(&StepEvent {
@@ -330,7 +327,7 @@ impl Engine<'_> {
         steady.advance(running, slots, &mut batch);
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
-        Scheduled::Step
+        Ok(Scheduled::Step)
     }
 
     /// Ends a step: delivers its tokens and removes finished requests.

@@ -209,9 +209,9 @@ impl HostBlocks {
         on_removed: impl FnMut(u64),
     ) -> bool {
         let index = self.ends[slot];
-        let is_own = |run: &&mut Run| run.num_users == 1 && run.end == position;
+        let is_own = self.runs.get(index as usize).is_some_and(|run| run.num_users == 1 && run.end == position);
         let has_room = self.room() > 0;
-        if !has_room && self.num_idle == 0 || self.runs.get_mut(index as usize).filter(is_own).is_none() {
+        if !is_own || !has_room && self.num_idle == 0 {
             return false;
         }
         if !has_room {
@@ -248,8 +248,8 @@ impl HostBlocks {
         positions.end.saturating_sub(held_end.max(positions.start))
     }
 
-    /// Marks the blocks at these positions of a slot's chain as those of the last offer. Returns the number of absent ones, and of all
-    /// idle blocks that are not in the offer.
+    /// Marks the runs at these positions of a slot's chain as those of the current offer. Returns the number of absent blocks in the offer,
+    /// and of idle blocks outside it.
     fn trace_offer(&mut self, slot: usize, positions: Range<u32>) -> (u32, u32) {
         self.trace(slot, positions.start);
         let (mut missing, mut num_idle) = (0u32, self.num_idle);
@@ -294,7 +294,7 @@ impl HostBlocks {
         }
     }
 
-    /// Removes at most `most` idle blocks of a run that are not at the offered positions of the last offer's chain. Returns their number.
+    /// Evicts up to `most` idle blocks of a run and returns their number. Blocks of the current offer, at positions `offered`, stay.
     fn evict_from(&mut self, index: u32, most: u32, offered: Range<u32>, mut on_removed: impl FnMut(u64)) -> u32 {
         let run = &mut self.runs[index as usize];
         let kept = if run.offer == self.offers { run.range(offered) } else { 0..0 };

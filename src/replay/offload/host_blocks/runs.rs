@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) num_users: u32,
     pub(super) num_held: u32,
     pub(super) num_idle: u32,
-    /// The last offer of blocks whose chain it was in.
+    /// The last offer whose chain it was part of.
     pub(super) offer: u64,
     /// Neighbours in the order of the last uses, if it holds a block.
     used: Links,

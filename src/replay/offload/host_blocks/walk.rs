@@ -48,7 +48,6 @@ impl HostBlocks {
     /// Makes room for the block at the position that the walk looked at last, which is absent. Returns its number; `None` if no other block
     /// can go.
     pub(in crate::replay::offload) fn make_room(&mut self, position: u32, on_removed: impl FnMut(u64)) -> Option<u32> {
-        self.offers += 1;
         if self.len() >= self.capacity {
             if self.num_idle == 0 {
                 return None;
