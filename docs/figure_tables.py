@@ -23,7 +23,7 @@ PEERS = [
     ("AIConfigurator (18 runs) ¹", "21.5", "13.2", "662"),
 ]
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
-GPUS_OF_2026 = ["b200_sxm", "gb200", "b300_sxm", "l40s"]
+GPUS_WITH_TABLES = [*GPUS, "b200_sxm", "gb200", "b300_sxm", "l40s", "rtx_pro_6000_server"]
 
 
 def pct(value, signed=False):
@@ -425,23 +425,32 @@ def closed_loop_shapes(reports):
 
 
 def own_tables(reports):
-    """How well each GPU's tables of one engine predict rows left out: errors of series, weighted by their rows."""
-    operators = ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "linear_attention"]
+    """How well the tables of each GPU and engine predict rows left out: errors of series, weighted by their rows."""
+    operators = {"attention_prefill": "prefill", "attention_decode": "decode", "linear_attention": "linear attention"}
+    columns = ["gemm", "prefill", "decode", "latent, sparse", "moe", "allreduce", "nccl", "linear attention"]
     lines = []
-    for gpu in GPUS_OF_2026:
-        headers = reports.read("hardware", gpu)["table_headers"]
-        cells = [gpu]
-        for operator in operators:
-            if operator not in headers:
-                cells.append("–")
-                continue
-            series = list(headers[operator]["series"].values())
-            rows = sum(one["rows"] for one in series)
-            mean = lambda key: sum(one["rows"] * one[key] for one in series) / rows  # noqa: E731
-            median, mape = mean("cross_validated_median_ape_pct"), mean("cross_validated_mape_pct")
-            cells.append(f"{median:.1f} / {mape:.1f} ({rows:,})")
-        lines.append(cells)
-    return table(["GPU", *operators], lines)
+    for gpu in GPUS_WITH_TABLES:
+        series = {}
+        for name, of in reports.read("hardware", gpu)["table_headers"].items():
+            operator, _, engine = name.partition(" of ")
+            if not engine:
+                engine = re.search(r"--measurements ([a-z]+-\d+\.\d+)", of["command"])[1]
+            for key, one in of["series"].items():
+                is_latent = re.search(r"/(mla|indexer|dsa)/", key)
+                column = "latent, sparse" if is_latent else operators.get(operator, operator)
+                series.setdefault(engine, {}).setdefault(column, []).append(one)
+        for engine, found in sorted(series.items()):
+            lines.append([gpu, engine, *(weighted(found.get(column, [])) for column in columns)])
+    return table(["GPU", "engine", *columns], lines)
+
+
+def weighted(series):
+    """Median and mean error of the rows of some series."""
+    if not series:
+        return "–"
+    rows = sum(one["rows"] for one in series)
+    mean = lambda key: sum(one["rows"] * one[key] for one in series) / rows  # noqa: E731
+    return f"{mean('cross_validated_median_ape_pct'):.1f} / {mean('cross_validated_mape_pct'):.1f} ({rows:,})"
 
 
 def sampler(reports):

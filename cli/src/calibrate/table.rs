@@ -52,11 +52,12 @@ impl Report for Reports {
     }
 }
 
-/// The lines of an operator: all rows, each label, whole lines left out, and simpler methods.
+/// The lines of an operator: all rows, each label, rows within the roofline, whole lines left out, and simpler methods.
 fn lines<'a>((operator, report): &'a (&'static str, OperatorReport)) -> Vec<(String, &'a ErrorSummary)> {
     let total = report.total.iter().map(|of| ((*operator).to_owned(), of));
     let labels = report.by_dtype.iter().map(|(label, of)| (format!("  {label}"), of));
+    let within = report.within_roofline.iter().map(|of| ("  (rows that do not beat the roofline)".to_owned(), of));
     let whole_lines = report.whole_lines_left_out.iter().map(|of| ("  (whole lines left out)".to_owned(), of));
     let simpler = report.compared.iter().map(|(method, of)| (format!("  ({})", method.replace('_', " ")), of));
-    total.chain(labels).chain(whole_lines).chain(simpler).collect()
+    total.chain(labels).chain(within).chain(whole_lines).chain(simpler).collect()
 }

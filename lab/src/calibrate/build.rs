@@ -19,9 +19,6 @@ use ridgepoint::{Error, Hardware, Result};
 /// the measurement. The estimate replaces it.
 const GLITCH_LOG_RATIO: f64 = 0.405;
 
-/// Share of the neighbours' mean difference from the trees that moves an estimate; the neighbours are noisy, too.
-const NEIGHBOUR_SHARE: f64 = 0.5;
-
 /// One measured call, placed on the grid of its series.
 #[derive(Debug, Clone)]
 pub struct Row<F: Family> {
@@ -66,7 +63,8 @@ fn by<'a, F: Family + 'a>(
 /// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
 /// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
-/// gets the trees' estimate, moved by half of the difference between the cells around it and their own estimates.
+/// gets the trees' estimate, moved by a share ([`Calibrated::NEIGHBOUR_SHARE`]) of the difference between the cells around it and their own
+/// estimates.
 ///
 /// # Errors
 /// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format; `ErrorKind::Invalid` for shapes that share so few
@@ -82,8 +80,9 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
         features.push(F::features(&row.key, &shape, &chip));
         residuals.push((row.time_us / F::time_us(fitted, &shape, &chip)).ln());
     }
-    let fit =
-        |(name, (features, residuals)): (String, (Vec<Vec<f64>>, Vec<f64>))| (name, Forest::fit(&features, &residuals));
+    let fit = |(name, (features, residuals)): (String, (Vec<Vec<f64>>, Vec<f64>))| {
+        (name, Forest::fit(&features, &residuals, F::PULL_LIMIT))
+    };
     let forests: BTreeMap<String, Forest> = placed.into_iter().map(fit).collect();
 
     let mut built = Vec::new();
@@ -153,7 +152,7 @@ fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chi
     }
     for (offset, learnt) in learnt.iter().enumerate() {
         let Some((around, is_enclosed)) = estimate(&differences, offset) else { continue };
-        let filled = learnt + NEIGHBOUR_SHARE * around;
+        let filled = learnt + F::NEIGHBOUR_SHARE * around;
         match series.grid.measured(offset) {
             Some(own) if (own - filled).abs() <= GLITCH_LOG_RATIO => {}
             Some(_) if !is_enclosed => {}

@@ -12,7 +12,7 @@ use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
 
 use super::build::{Row, build, by_series};
-use super::family::Calibrated;
+use super::family::{Calibrated, logs};
 use super::report::Prediction;
 use crate::stats::median;
 
@@ -68,15 +68,17 @@ fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Ha
         series.grid.fill_gaps();
         let name = series.key.to_string();
         let chip = Chip::new(hardware, F::compute_dtype(&series.key))?;
-        let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
+        let neighbours: Vec<(Vec<f64>, &Row<F>)> =
+            train_by_series.get(&name).into_iter().flatten().map(|row| (logs(&row.point), *row)).collect();
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let label = F::label(&row.key);
             let shape = row.shape();
             let at_efficiency = |efficiency: f64| F::bound_us(&shape, &chip) / efficiency;
-            let near = nearest(neighbours, &row.point);
+            let near = nearest(&neighbours, &row.point);
             predictions.push(Prediction {
                 measured_us: row.time_us,
                 predicted_us: predict(&series, &row.point, &chip),
+                beats_roofline: row.efficiency(&chip) > 1.0,
                 simpler_us: [
                     Some(F::time_us(&series.coefficients, &shape, &chip)),
                     near.map(|near| at_efficiency(near.efficiency(&chip))),
@@ -107,9 +109,11 @@ fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> 
     Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())
 }
 
-fn nearest<'a, F: Family>(rows: &[&'a Row<F>], point: &[f64]) -> Option<&'a Row<F>> {
-    let distance = |row: &Row<F>| row.point.iter().zip(point).map(|(a, b)| (a / b).ln().abs()).sum::<f64>();
-    rows.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+fn nearest<'a, F: Family>(rows: &[(Vec<f64>, &'a Row<F>)], point: &[f64]) -> Option<&'a Row<F>> {
+    let point = logs(point);
+    let distance = |of: &[f64]| of.iter().zip(&point).map(|(a, b)| (a - b).abs()).sum::<f64>();
+    let all = rows.iter().map(|(of, row)| (distance(of), *row));
+    all.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
 }
 
 /// FNV-1a over the series name and the coordinates: the same fold on every machine and in every order of rows.

@@ -25,6 +25,12 @@ pub trait Calibrated: Measured + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.
     const SHARES_FOREST: bool = true;
 
+    /// Quantile of the trees' residuals beyond which a row pulls no harder.
+    const PULL_LIMIT: f64 = 0.9;
+
+    /// Share of the neighbours' mean difference from the trees that moves an estimate; the neighbours are noisy, too.
+    const NEIGHBOUR_SHARE: f64 = 0.5;
+
     /// Efficiency above which a row is too fast to be true; timings scatter, and short kernels find operands in the L2 cache.
     const MAX_EFFICIENCY: f64 = 1.1;
 

@@ -32,6 +32,8 @@ pub struct Prediction {
     pub measured_us: f64,
     /// Time predicted by tables, µs.
     pub predicted_us: f64,
+    /// Whether the measured time beats the roofline, which predictions never do.
+    pub beats_roofline: bool,
     /// Times predicted by the methods of [`SIMPLER`], µs; `None` if they were not compared.
     pub simpler_us: [Option<f64>; 3],
 }
@@ -39,7 +41,14 @@ pub struct Prediction {
 impl Prediction {
     /// A row that is not compared with simpler methods.
     pub(super) fn new(series: &str, label: String, measured_us: f64, predicted_us: f64) -> Self {
-        Prediction { series: series.to_owned(), label, measured_us, predicted_us, simpler_us: [None; 3] }
+        Prediction {
+            series: series.to_owned(),
+            label,
+            measured_us,
+            predicted_us,
+            beats_roofline: false,
+            simpler_us: [None; 3],
+        }
     }
 }
 
@@ -51,6 +60,9 @@ pub struct OperatorReport {
     pub total: Option<ErrorSummary>,
     /// By number format (by launch mode for all-reduce).
     pub by_dtype: BTreeMap<String, ErrorSummary>,
+    /// The rows that do not beat the roofline, if others do: a repeated call finds its operands in L2, where a server's next step does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_roofline: Option<ErrorSummary>,
     /// How each row was predicted without being used.
     pub method: String,
     /// Rows that the shipped tables did not use, or rows left out in folds.
@@ -88,8 +100,11 @@ impl OperatorReport {
             let pairs = counted.iter().filter_map(|row| Some((row.measured_us, row.simpler_us[index]?)));
             Some((*name, ErrorSummary::of(pairs)?))
         };
+        let score = |rows: &[&Prediction]| ErrorSummary::of(rows.iter().map(|row| (row.measured_us, row.predicted_us)));
+        let within: Vec<&Prediction> = counted.iter().copied().filter(|row| !row.beats_roofline).collect();
         OperatorReport {
-            total: ErrorSummary::of(counted.iter().map(|row| (row.measured_us, row.predicted_us))),
+            total: score(&counted),
+            within_roofline: if within.len() < counted.len() { score(&within) } else { None },
             by_dtype: scores_by(predictions, |row| &row.label),
             method: method.to_owned(),
             rows_unseen: counted.len(),

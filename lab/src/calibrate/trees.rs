@@ -45,14 +45,15 @@ enum Node {
 }
 
 impl Forest {
-    /// Fits `targets` to `features` (one slice per row, all of the same length).
-    pub fn fit(features: &[Vec<f64>], targets: &[f64]) -> Forest {
+    /// Fits `targets` to `features` (one slice per row, all of the same length). Residuals beyond the quantile `pull_limit` of their sizes pull a
+    /// split no harder than it does.
+    pub fn fit(features: &[Vec<f64>], targets: &[f64], pull_limit: f64) -> Forest {
         let start = observed_quantile(&mut targets.to_vec(), 0.5).unwrap_or(0.0);
         let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();
         let bins = Bins::new(features);
         let mut trees = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
-            let tree = grow(&bins, &mut residuals);
+            let tree = grow(&bins, &mut residuals, pull_limit);
             if tree.len() <= 1 {
                 break;
             }
@@ -142,10 +143,9 @@ struct Candidate {
     bin: usize,
 }
 
-fn grow(bins: &Bins, residuals: &mut [f64]) -> Vec<Node> {
-    // Residuals beyond the 90th percentile pull no harder than it does.
+fn grow(bins: &Bins, residuals: &mut [f64], pull_limit: f64) -> Vec<Node> {
     let mut sizes: Vec<f64> = residuals.iter().map(|residual| residual.abs()).collect();
-    let clip = observed_quantile(&mut sizes, 0.9).unwrap_or(0.0);
+    let clip = observed_quantile(&mut sizes, pull_limit).unwrap_or(0.0);
     let pulls: Vec<f64> = residuals.iter().map(|r| r.clamp(-clip, clip)).collect();
     let (few, many) = MIN_LEAF_ROWS;
     let min_rows = (residuals.len() / ROWS_PER_LEAF_ROW).clamp(few, many);
@@ -234,7 +234,7 @@ mod tests {
         let truth = |row: &[f64]| (row[0] / 7.0).floor() + if row[1] > 12.0 { 5.0 } else { 0.0 };
         let mut targets: Vec<f64> = features.iter().map(|row| truth(row)).collect();
         targets[444] += 1000.0;
-        let forest = Forest::fit(&features, &targets);
+        let forest = Forest::fit(&features, &targets, 0.9);
         for (row, predicted) in features.iter().zip(forest.predict(&features)) {
             assert!((predicted - truth(row)).abs() < 0.05, "{row:?}");
         }
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn nothing_to_learn_gives_the_constant() {
-        let forest = Forest::fit(&[vec![1.0], vec![2.0]], &[3.0, 3.0]);
+        let forest = Forest::fit(&[vec![1.0], vec![2.0]], &[3.0, 3.0], 0.9);
         assert!((forest.predict(&[vec![1.5]])[0] - 3.0).abs() < 1e-12);
-        assert!(Forest::fit(&[], &[]).predict(&[vec![]])[0].abs() < 1e-12);
+        assert!(Forest::fit(&[], &[], 0.9).predict(&[vec![]])[0].abs() < 1e-12);
     }
 }
