@@ -99,6 +99,9 @@ pub enum MatmulFormat {
     /// NVIDIA fp4.
     #[serde(alias = "fp4")]
     Nvfp4,
+    /// NVIDIA fp4 weights, 16-bit activations.
+    #[serde(rename = "nvfp4_wo", alias = "w4a16_nvfp4")]
+    Nvfp4WeightOnly,
     /// OCP microscaling fp4 weights, 16-bit activations.
     #[serde(alias = "w4a16_mxfp4")]
     Mxfp4,
@@ -120,7 +123,9 @@ impl MatmulFormat {
             MatmulFormat::Fp8 | MatmulFormat::Fp8Block => (8, true),
             MatmulFormat::Int8 | MatmulFormat::Int8WeightOnly => (8, false),
             MatmulFormat::Int4WeightOnly => (4, false),
-            MatmulFormat::Nvfp4 | MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => (4, true),
+            MatmulFormat::Nvfp4 | MatmulFormat::Nvfp4WeightOnly | MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => {
+                (4, true)
+            }
         }
     }
 }
@@ -165,6 +170,8 @@ pub enum WeightFormat {
     Mxfp4,
     /// NVIDIA fp4: one 8-bit scale per 16 weights.
     Nvfp4,
+    /// NVIDIA fp4 weights, 16-bit activations (modelopt's `W4A16_NVFP4`).
+    Nvfp4WeightOnly,
 }
 
 impl WeightFormat {
@@ -183,7 +190,7 @@ impl WeightFormat {
             WeightFormat::Int4 { group_size } => 0.5 + 2.0 / f64::from(group_size),
             WeightFormat::Int8WeightOnly { group_size } => 1.0 + 2.0 / f64::from(group_size),
             WeightFormat::Mxfp4 => 0.5 + 1.0 / 32.0,
-            WeightFormat::Nvfp4 => 0.5 + 1.0 / 16.0,
+            WeightFormat::Nvfp4 | WeightFormat::Nvfp4WeightOnly => 0.5 + 1.0 / 16.0,
         }
     }
 }
@@ -201,6 +208,7 @@ impl From<WeightFormat> for MatmulFormat {
             WeightFormat::Int4 { .. } => MatmulFormat::Int4WeightOnly,
             WeightFormat::Mxfp4 => MatmulFormat::Mxfp4,
             WeightFormat::Nvfp4 => MatmulFormat::Nvfp4,
+            WeightFormat::Nvfp4WeightOnly => MatmulFormat::Nvfp4WeightOnly,
         }
     }
 }
@@ -216,6 +224,7 @@ impl std::fmt::Display for WeightFormat {
             WeightFormat::Int8WeightOnly { group_size } => write!(f, "int8_wo_g{group_size}"),
             WeightFormat::Mxfp4 => f.write_str("mxfp4"),
             WeightFormat::Nvfp4 => f.write_str("nvfp4"),
+            WeightFormat::Nvfp4WeightOnly => f.write_str("nvfp4_wo"),
         }
     }
 }

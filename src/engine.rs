@@ -84,7 +84,8 @@ impl Engine {
             let place = ENGINES.iter().position(|name| *name == other.name).unwrap_or(ENGINES.len());
             return 10.0 + place as f64;
         }
-        let steps = 1000.0 * f64::from(wanted.0.abs_diff(has.0)) + f64::from(wanted.1.abs_diff(has.1));
+        let place = |(major, minor): (u32, u32)| 1000.0 * f64::from(major) + f64::from(minor);
+        let steps = (place(wanted) - place(has)).abs();
         steps / (1.0 + steps)
     }
 }

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ridgepoint::internals::efficiency::ENGINES;
 use ridgepoint::{EfficiencyMode, Engine, Options};
 
+use crate::data_dir::refuse_unread_tables;
 use crate::named::Named;
 use crate::outcome::{Failure, Format};
 
@@ -31,17 +32,18 @@ impl Common {
         self.data_dir.as_deref()
     }
 
-    /// Refuses a data folder that does not exist: every look-up in it would silently find nothing.
+    /// Refuses a data folder that does not exist, or has tables where none are read: look-ups would silently find nothing.
     ///
     /// # Errors
-    /// A folder that is not there.
+    /// A folder that is not there, or a table at another place than `bench_data/<gpu>/<operator>.csv`.
     pub fn check(&self) -> Result<(), Failure> {
         match &self.data_dir {
             Some(dir) if !dir.is_dir() => Err(Failure::input(format!(
                 "--data-dir {}: no such folder; give one that holds hardware/, models/ or bench_data/",
                 dir.display()
             ))),
-            _ => Ok(()),
+            Some(dir) => refuse_unread_tables(dir),
+            None => Ok(()),
         }
     }
 }

@@ -6,6 +6,7 @@ mod calibrate;
 mod cold_start;
 mod common;
 mod completions;
+mod data_dir;
 mod defect;
 mod deployment;
 mod evaluate;

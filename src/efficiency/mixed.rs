@@ -36,9 +36,10 @@ pub fn splits_per_key(heads: &AttentionHeads) -> f64 {
     real(heads.num_kv_heads) / (KEYS_PER_SPLIT * real(heads.num_heads))
 }
 
-/// One kind of attention within a call: its time beyond the launch, and the share of the SMs that it fills.
+/// One kind of attention within a call: its launch, its time beyond that, and the share of the SMs that it fills.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
+    launch_us: f64,
     us: f64,
     filled: f64,
 }
@@ -48,7 +49,7 @@ impl Span {
     /// threads for each SM.
     #[inline]
     pub fn new(time_us: f64, launch_us: f64, blocks_per_sm: f64) -> Self {
-        Span { us: larger(time_us - launch_us, 0.0), filled: smaller(blocks_per_sm, 1.0) }
+        Span { launch_us, us: larger(time_us - launch_us, 0.0), filled: smaller(blocks_per_sm, 1.0) }
     }
 }
 
@@ -56,7 +57,7 @@ impl Span {
 ///
 /// # Formula
 /// With `s` a kind's time beyond its launch and `f` the share of the SMs that it fills, the call takes
-/// `launch + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the launch is paid once, and a kind that leaves SMs idle runs beside the other.
+/// `launch + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the longer launch is paid once, and a kind that leaves SMs idle runs beside the other.
 ///
 /// # Source
 /// vLLM, `FlashAttentionImpl.forward` (`vllm/v1/attention/backends/flash_attn.py`): one `flash_attn_varlen_func` call for
@@ -65,7 +66,7 @@ impl Span {
 #[inline]
 pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
     let together = decodes.filled * decodes.us + chunks.filled * chunks.us;
-    larger(larger(decodes.us, chunks.us), together) - decodes.us
+    larger(chunks.launch_us - decodes.launch_us, 0.0) + larger(larger(decodes.us, chunks.us), together) - decodes.us
 }
 
 #[cfg(test)]
@@ -101,6 +102,12 @@ mod tests {
     #[test]
     fn a_tiny_chunk_runs_beside_the_decodes() {
         assert!(added(7, 17.0, 36, 18.0) < 1e-9);
+    }
+
+    #[test]
+    fn a_call_takes_no_less_than_its_chunks_alone() {
+        let (decodes, chunks) = (Span::new(5.0, 3.0, 0.1), Span::new(40.0, 12.0, 0.5));
+        assert!((5.0 + added_us(&decodes, &chunks) - 40.0).abs() < 1e-9);
     }
 
     #[test]

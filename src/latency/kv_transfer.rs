@@ -88,6 +88,18 @@ impl KvTransfers {
     /// Assumed writes of such a disk: 100 µs, and 5 GB/s.
     pub const ASSUMED_WRITES: TransferLink = TransferLink { latency_us: 100.0, bytes_per_s: 5e9 };
 
+    /// Copies that take no time.
+    pub const INSTANT: KvTransfers = {
+        let link = TransferLink { latency_us: 0.0, bytes_per_s: f64::INFINITY };
+        KvTransfers {
+            gpu_to_cpu: link,
+            cpu_to_gpu: link,
+            contention: 1.0,
+            cpu_to_disk: Some(link),
+            disk_to_cpu: Some(link),
+        }
+    };
+
     /// Returns what a link is assumed to give: 85 % of its datasheet bandwidth in each direction, 20 µs for each copy, and no
     /// contention, as PCIe and NVLink-C2C are full duplex.
     pub fn assumed(link: &HostLink) -> Self {

@@ -10,7 +10,7 @@ use crate::dtype::{DType, WeightFormat};
 use crate::input::{Keys, Log};
 
 const METHODS: &str = "fp8, fbgemm_fp8, compressed-tensors, mxfp4, gptq, awq, modelopt";
-const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
+const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
                           MIXED_PRECISION";
 
 /// Scale blocks of modelopt's block-wise fp8, rows and columns.
@@ -212,7 +212,8 @@ impl Reading<'_> {
             }
             ("float", 8, "tensor" | "channel") => Some(WeightFormat::Fp8),
             ("float", 4, _) => match optional_size(&weights, "group_size") {
-                Some(16) => Some(WeightFormat::Nvfp4),
+                Some(16) if activation_bits == Some(4) => Some(WeightFormat::Nvfp4),
+                Some(16) => Some(WeightFormat::Nvfp4WeightOnly),
                 Some(32) => Some(WeightFormat::Mxfp4),
                 _ => {
                     weights.problem("group_size", "must be 16 (NVFP4) or 32 (MXFP4) for 4 bit floats");
@@ -265,7 +266,8 @@ impl Reading<'_> {
             "FP8_PB_WO" | "FP8_BLOCK_SCALES" => {
                 Some(WeightFormat::Fp8Block { rows: MODELOPT_FP8_BLOCK, columns: MODELOPT_FP8_BLOCK })
             }
-            "NVFP4" | "NVFP4_AWQ" | "W4A16_NVFP4" => Some(WeightFormat::Nvfp4),
+            "NVFP4" | "NVFP4_AWQ" => Some(WeightFormat::Nvfp4),
+            "W4A16_NVFP4" => Some(WeightFormat::Nvfp4WeightOnly),
             "W4A16_AWQ" | "W4A16" => self.integer_format(section, 4),
             "W8A16" => self.integer_format(section, 8),
             "W8A8_SQ_PER_CHANNEL" | "INT8_SQ" => Some(WeightFormat::Int8),

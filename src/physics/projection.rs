@@ -68,7 +68,7 @@ impl Shape for GemmShape {
 
 /// Format of the matrix unit's operands for weights stored as `weights`.
 ///
-/// Weight-only formats (int4, 8-bit weight-only, mxfp4) are dequantised inside the kernel to `activation`.
+/// Weight-only formats (int4, 8-bit weight-only, mxfp4, weight-only nvfp4) are dequantised inside the kernel to `activation`.
 ///
 /// ```
 /// use ridgepoint::internals::dtype::WeightFormat;
@@ -82,7 +82,10 @@ pub fn compute_dtype(weights: WeightFormat, activation: DType) -> DType {
         WeightFormat::Plain(dtype) => dtype,
         WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } => DType::Fp8,
         WeightFormat::Int8 => DType::Int8,
-        WeightFormat::Int4 { .. } | WeightFormat::Int8WeightOnly { .. } | WeightFormat::Mxfp4 => activation,
+        WeightFormat::Int4 { .. }
+        | WeightFormat::Int8WeightOnly { .. }
+        | WeightFormat::Mxfp4
+        | WeightFormat::Nvfp4WeightOnly => activation,
         WeightFormat::Nvfp4 => DType::Fp4,
     }
 }

@@ -13,17 +13,17 @@ func (b *bound) us(pairs, kvTokens, queryTokens float64) float64 {
 	return max(pairs*b.UsPerPair, kvTokens*b.UsPerKvToken+queryTokens*b.UsPerQueryToken)
 }
 
-// span is one kind of attention within a shared call: its time beyond the launch, and the share of the SMs that it fills.
-type span struct{ us, filled float64 }
+// span is one kind of attention within a shared call: its launch, its time beyond that, and the share of the SMs that it fills.
+type span struct{ launchUs, us, filled float64 }
 
 func spanOf(us, launchUs, blocksPerSm float64) span {
-	return span{max(us-launchUs, 0), min(blocksPerSm, 1)}
+	return span{launchUs, max(us-launchUs, 0), min(blocksPerSm, 1)}
 }
 
 // addedUs is the time that chunks add to a call of decodes.
 func addedUs(decodes, chunks span) float64 {
 	together := decodes.filled*decodes.us + chunks.filled*chunks.us
-	return max(decodes.us, chunks.us, together) - decodes.us
+	return max(chunks.launchUs-decodes.launchUs, 0) + max(decodes.us, chunks.us, together) - decodes.us
 }
 
 type decodeAttention struct {

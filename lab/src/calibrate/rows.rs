@@ -87,7 +87,7 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
 }
 
 const NO_CHECK: &str = "no table takes it, and no check";
-const OTHER_ENGINE: &str = "kernels of another engine than those of the folder that was named first";
+const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
 
 impl Rows {
     /// Places every measurement.
@@ -170,22 +170,21 @@ impl<F: Calibrated> FamilyVisitor<F> for Placing<'_> {
     }
 }
 
-/// The engine that gives each series of a family its rows: the first that has any. Engines launch different kernels, which are not
-/// averaged.
+/// The engine and minor version that give each series of a family its rows: the first that have any. Others launch different kernels, which
+/// are not averaged.
 struct FirstEngines<'a> {
     hardware: &'a Hardware,
     engines: BTreeMap<String, String>,
 }
 
 impl FirstEngines<'_> {
-    /// The row; an error is that the chip lacks the unit for it, or that another engine has its series.
+    /// The row; an error is that the chip lacks the unit for it, or that another engine or version has its series.
     fn check<F: Family>(&mut self, row: Row<F>, source: &Source) -> Result<Row<F>, String> {
         let dtype = F::compute_dtype(&row.key);
         if self.hardware.peak_dense_flop_per_s(dtype).is_err() {
             return Err(format!("the GPU has no unit for {dtype}"));
         }
-        let name = source.engine.split('-').next().unwrap_or_default();
-        let first = self.engines.entry(row.key.to_string()).or_insert_with(|| name.to_owned());
-        if first == name { Ok(row) } else { Err(OTHER_ENGINE.to_owned()) }
+        let first = self.engines.entry(row.key.to_string()).or_insert_with(|| source.engine.clone());
+        if *first == source.engine { Ok(row) } else { Err(OTHER_ENGINE.to_owned()) }
     }
 }

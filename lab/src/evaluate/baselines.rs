@@ -10,11 +10,13 @@ use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
 use ridgepoint::Result;
 use ridgepoint::internals::latency::ChangedSteps;
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
+/// Most KV blocks of [`Baseline::NoPreemption`]: as many as an engine may have.
+const MOST_BLOCKS: u32 = 1 << 24;
 /// The factor is good enough if the decoding time is within this share of the measured one.
 const FACTOR_TOLERANCE: f64 = 1e-3;
 
@@ -39,6 +41,16 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             with_engine(EngineConfig { max_num_seqs: u32::MAX, max_num_batched_tokens: u32::MAX, ..engine })?
         }
         Baseline::NoPrefixCaching => with_engine(EngineConfig { enable_prefix_caching: false, ..engine })?,
+        Baseline::NoPreemption => {
+            let num_gpu_blocks = engine.num_gpu_blocks.saturating_mul(16).min(MOST_BLOCKS);
+            with_engine(EngineConfig { num_gpu_blocks, ..engine })?
+        }
+        Baseline::NoKvOffload | Baseline::NoKvTransferTime if engine.kv_offload.is_none() => return Ok(None),
+        Baseline::NoKvOffload => with_engine(EngineConfig { kv_offload: None, ..engine })?,
+        Baseline::NoKvTransferTime => {
+            let roofline = (**predicted).clone().with_kv_transfers(KvTransfers::INSTANT);
+            case.replay(&roofline, seed, &mut ())?
+        }
         Baseline::NoAsyncScheduling => with_engine(EngineConfig { async_scheduling: false, ..engine })?,
         Baseline::NoQueueing => with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, ..host })?,
         Baseline::NoScheduling => with_host(HostTimes { scheduling_us: 0.0, ..host }.with_queue_prices([0.0; 4]))?,

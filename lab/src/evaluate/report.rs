@@ -39,6 +39,12 @@ pub enum Baseline {
     NoLimits,
     /// The prediction without prefix caching: every prompt is computed whole.
     NoPrefixCaching,
+    /// The prediction with sixteen times the KV blocks: nothing is preempted, and what was cached stays.
+    NoPreemption,
+    /// The prediction without KV blocks in host memory; `None` without such a tier.
+    NoKvOffload,
+    /// The prediction with copies of KV blocks that take no time; `None` without a tier.
+    NoKvTransferTime,
     /// The prediction without asynchronous scheduling: no step is scheduled while another runs.
     NoAsyncScheduling,
     /// The prediction without the delay from sending to the engine's queue.
@@ -53,10 +59,13 @@ pub enum Baseline {
 
 impl Baseline {
     /// The predictions with one component replaced.
-    pub const REPLACED: [Baseline; 8] = [
+    pub const REPLACED: [Baseline; 11] = [
         Baseline::ScaledStepTimes,
         Baseline::NoLimits,
         Baseline::NoPrefixCaching,
+        Baseline::NoPreemption,
+        Baseline::NoKvOffload,
+        Baseline::NoKvTransferTime,
         Baseline::NoAsyncScheduling,
         Baseline::NoQueueing,
         Baseline::NoScheduling,
