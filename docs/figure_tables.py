@@ -241,6 +241,7 @@ REPLACED = [
     ("step times scaled to the measured decoding time", "scaled_step_times"),
     ("no limit on requests or tokens of a step", "no_limits"),
     ("no prefix caching", "no_prefix_caching"),
+    ("sixteen times the KV blocks", "no_preemption"),
     ("no asynchronous scheduling", "no_async_scheduling"),
     ("no delay before the engine's queue", "no_queueing"),
     ("an engine's thread that takes no time", "no_scheduling"),

@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(nearest(&Engine::default()), ["vllm-0.14", "vllm-0.24", "sglang-0.5", "trtllm-1.3"]);
         assert_eq!(nearest(&engine("vllm-0.20"))[..2], ["vllm-0.24", "vllm-0.14"]);
         assert_eq!(nearest(&engine("vllm"))[0], "vllm-0.24", "without a version the newest");
+        assert_eq!(nearest(&engine("vllm-1.0"))[..2], ["vllm-0.24", "vllm-0.14"], "a later major version");
         assert_eq!(nearest(&engine("trtllm"))[..2], ["trtllm-1.3", "vllm-0.24"].map(str::to_owned)[..]);
         let parted = |a: &'static str, b: &'static str| engine(a).differs_across(&engine(b), (0, 16));
         assert!(parted("vllm-0.14", "vllm-0.24") && parted("vllm", "vllm-0.15"));

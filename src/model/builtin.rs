@@ -224,8 +224,8 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     }
     let mut model = config::from_value(&format!("{}-{label}", base.name), &origin, &value, None)?;
     model.notes.push(format!(
-        "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {what}; give the path \
-         of its config.json to use its real scheme",
+        "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {what}, and the base's \
+         KV cache; give the path of its config.json to use its real scheme, which may store the cache in fp8",
         base.name
     ));
     Ok(model)

@@ -77,6 +77,9 @@ impl KvOffloading {
                 ("kv_connector", Value::String(name)) if name == CONNECTOR => {}
                 ("kv_role", Value::String(role)) if role == "kv_both" => {}
                 ("kv_connector_extra_config", Value::Object(extra)) => {
+                    if extra.contains_key("num_cpu_blocks") && extra.contains_key("cpu_bytes_to_use") {
+                        keys.problem("kv_transfer_config", "has num_cpu_blocks beside cpu_bytes_to_use: keep one");
+                    }
                     for (key, value) in extra {
                         tier.read_extra(keys, key, value);
                     }

@@ -191,7 +191,7 @@ fn cpu_offload_gb(keys: &Keys<'_>, given_gb: f64) -> f64 {
             keys.problem("cpu_offload", "contradicts cpu_offload_gb: keep one");
         }
         (Some(None), None) => keys.log.note(
-            "cpu_offload = true has no size: all weights and KV blocks are assumed on the GPU; give cpu_offload_gb for weights on the host",
+            "cpu_offload = true has no size: all weights and KV blocks are assumed on the GPU; give cpu_offload_gb for weights on the host, kv_offloading_size for KV blocks",
         ),
         _ => {}
     }

@@ -2,6 +2,7 @@
 
 use ridgepoint::internals::dtype::WeightFormat;
 use ridgepoint::internals::model::{Attention, LayerGroup, builtin_models};
+use ridgepoint::internals::physics::projection::compute_dtype;
 use ridgepoint::{DType, Model};
 use serde_json::{Value, json};
 
@@ -219,6 +220,15 @@ fn modelopt_in_the_config_reads_the_same_keys() {
     assert_eq!((first(&model).0, model.kv_cache_dtype), (WeightFormat::Fp8, Some(DType::Fp8)));
     let awq = json!({"quantization": {"quant_algo": "W4A16_AWQ", "group_size": 128}});
     assert_eq!(first(&read(&config("llama-3.1-8b"), Some(&awq)).unwrap()).0, INT4);
+}
+
+#[test]
+fn weight_only_nvfp4_computes_in_16_bits() {
+    let hf = json!({"quantization": {"quant_algo": "W4A16_NVFP4", "exclude_modules": ["lm_head"]}});
+    let format = first(&read(&config("llama-3.1-8b"), Some(&hf)).unwrap()).0;
+    assert_eq!(format, WeightFormat::Nvfp4WeightOnly);
+    assert_eq!(format.bytes_per_weight().to_bits(), WeightFormat::Nvfp4.bytes_per_weight().to_bits());
+    assert_eq!(compute_dtype(format, DType::Bfloat16), DType::Bfloat16);
 }
 
 #[test]

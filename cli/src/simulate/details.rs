@@ -86,8 +86,8 @@ impl Simulation {
         self.sessions = details.has_sessions.then(|| SessionReport::of(&of.replay.records));
         let with_tier = (&of.replay, &of.metrics);
         self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.fewer_tiers);
-        let remark = self.kv_offload.as_ref().and_then(OffloadReport::remark);
-        self.warn(remark);
+        let remarks = self.kv_offload.as_ref().map(OffloadReport::remarks);
+        self.warn(remarks.into_iter().flatten());
         self.kv_metrics = details.watch.map(|watch| {
             KvMetrics::of(&WatchedReplay {
                 replay: &of.replay,

@@ -106,9 +106,19 @@ impl OffloadReport {
         })
     }
 
-    /// Returns a remark on the times that are assumed of a disk.
-    pub fn remark(&self) -> Option<String> {
-        self.disk.as_ref().and_then(DiskReport::remark)
+    /// Remarks: on the times that are assumed of a disk, and on a tier that no request had anything from.
+    pub fn remarks(&self) -> Vec<String> {
+        let useless = || {
+            let (blocks, refused) = (self.tier.num_cpu_blocks, self.counted.refused_blocks);
+            format!(
+                "nothing was loaded from the host's tier of {}, and {} found no room: it is too small for this load, or no prefix comes back \
+                 after it left the GPU",
+                plural(u64::from(blocks), "block"),
+                plural(refused, "block")
+            )
+        };
+        let useless = (self.counted.loads.count == 0).then(useless);
+        self.disk.as_ref().and_then(DiskReport::remark).into_iter().chain(useless).collect()
     }
 
     /// Puts the tier on a page.

@@ -73,6 +73,18 @@ fn files_of_a_data_directory_are_listed_and_found() {
     assert_eq!(step.json()["hardware"], "my_gpu");
 }
 
+#[test]
+fn tables_where_nothing_reads_them_are_refused() {
+    for path in ["h100_sxm/vllm-0.24/gemm.csv", "h100/gemm.csv", "h100_sxm/gemm2.csv"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bench_data").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "").unwrap();
+        let line = format!("--data-dir {} --model llama-3.1-8b --hardware h100 --decode 1x5", dir.path().display());
+        predict(&line).fails(1, &[path.to_str().unwrap(), "no prediction reads", "bench_data/<gpu>/<operator>.csv"]);
+    }
+}
+
 fn predicted(model: &std::path::Path, more: &str) -> serde_json::Value {
     let line = format!("--model {} --hardware h100 --decode 4x100 --format json {more}", model.display());
     predict(&line).json()

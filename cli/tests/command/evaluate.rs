@@ -81,9 +81,16 @@ fn attribution_judges_predictions_with_a_component_replaced() {
     let dir = tempdir().unwrap();
     let path = write_plain(dir.path(), "a");
     let json = serving(&[&path], &["--attribute", "--correction", "none", "--format", "json"]).json();
-    let replaced = ["scaled_step_times", "no_limits", "no_prefix_caching", "no_async_scheduling"];
+    let replaced = ["scaled_step_times", "no_limits", "no_prefix_caching", "no_preemption", "no_async_scheduling"];
     let host = ["no_queueing", "no_scheduling", "no_output_processing", "no_host_overhead"];
     for baseline in replaced.into_iter().chain(host) {
+        assert!(json["baselines"][baseline]["e2e_mean"]["median_ape_pct"].is_number(), "{baseline}");
+    }
+    assert!(json["baselines"]["no_kv_offload"].is_null(), "a server without a tier");
+    let server = format!("{SERVER}kv_offloading_size: 4\n");
+    let tier = write(dir.path(), "tier", PROFILE, &server, MEASURED);
+    let json = serving(&[&tier], &["--attribute", "--correction", "none", "--format", "json"]).json();
+    for baseline in ["no_kv_offload", "no_kv_transfer_time"] {
         assert!(json["baselines"][baseline]["e2e_mean"]["median_ape_pct"].is_number(), "{baseline}");
     }
     let table = serving(&[&path], &["--attribute", "--correction", "none"]);

@@ -34,6 +34,11 @@ fn a_prompt_that_the_gpu_has_lost_is_loaded_from_the_host() {
     for part in ["512 blocks on the host, 1.00 GiB", "1 loads of 0.04 GiB", "a load pays from", "without"] {
         assert!(table.contains(part), "{part} in {table}");
     }
+    assert!(!json["warnings"].to_string().contains("nothing was loaded"), "{}", json["warnings"]);
+    // A tier of one block holds nothing until A comes again.
+    let one = r#"{"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"num_cpu_blocks":1}}"#;
+    let json = simulate(&format!("{SERVER} --requests {load} --kv-transfer-config {one} --format json")).json();
+    assert!(json["warnings"].to_string().contains("nothing was loaded from the host's tier of 1 block"), "{json}");
     // vLLM's own form of the tier, and measured times: 100 µs and 10 GB/s.
     let rates = r#"{"gpu_to_cpu": {"latency_us": 5, "bytes_per_s": 1e9}, "cpu_to_gpu": {"latency_us": 100, "bytes_per_s": 1e10}, "contention": 0.5}"#;
     let rates = folder.write("rates.json", rates);
@@ -62,6 +67,11 @@ fn tiers_that_are_not_modelled_are_told() {
         1,
         r#"--kv-transfer-config {"kv_connector":"LMCacheConnectorV1"}"#,
         &["LMCacheConnectorV1", "only OffloadingConnector"],
+    );
+    fails(
+        1,
+        r#"--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"num_cpu_blocks":9,"cpu_bytes_to_use":1e9}}"#,
+        &["num_cpu_blocks beside cpu_bytes_to_use", "keep one"],
     );
     fails(1, "--kv-transfer-config {}", &["names no kv_connector", "cpu_bytes_to_use"]);
     fails(1, "--kv-transfer-config [", &["must be an object or its JSON"]);

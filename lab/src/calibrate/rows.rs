@@ -188,3 +188,26 @@ impl FirstEngines<'_> {
         if *first == source.engine { Ok(row) } else { Err(OTHER_ENGINE.to_owned()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ridgepoint::internals::dtype::MatmulFormat;
+    use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+
+    use super::*;
+
+    #[test]
+    fn a_series_takes_the_rows_of_the_first_engine_and_version() {
+        let hardware = Hardware::find("h100_sxm").unwrap();
+        let mut firsts = FirstEngines { hardware: &hardware, engines: BTreeMap::new() };
+        let mut check = |engine: &str, key| {
+            let name = engine.to_owned();
+            let source = Source { engine: name.clone(), is_public: true, kernel: String::new(), name: name.clone() };
+            let row = Row::<GemmModel> { key, point: vec![64.0, 64.0, 1.0], time_us: 9.0, source: name };
+            firsts.check(row, &source).is_ok()
+        };
+        assert!(check("vllm-0.14", MatmulFormat::Bfloat16));
+        assert!(!check("vllm-0.24", MatmulFormat::Bfloat16) && !check("sglang-0.5", MatmulFormat::Bfloat16));
+        assert!(check("vllm-0.24", MatmulFormat::Fp8) && check("vllm-0.14", MatmulFormat::Bfloat16));
+    }
+}

@@ -153,7 +153,9 @@ impl Choice<'_> {
         };
         let slow = |key: &AttentionKey| if self.is_slow_latent(key) { SLOW } else { 0.0 };
         let distance = |key: &AttentionKey| attention_distance(key, &wanted) + slow(key);
-        let found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
+        let mut found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
+        // A table holds series of several engines, and the key names them.
+        found.engine = found.engine.and_then(|_| Engine::parse(&found.series.key.engine, None));
         self.note_fallback(&found);
         let key = &found.series.key;
         let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
