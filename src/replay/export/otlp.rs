@@ -206,7 +206,7 @@ impl TransferMoment<'_> {
             TransferDirection::CpuToDisk => ("CPU", "STORAGE"),
             TransferDirection::DiskToCpu => ("STORAGE", "CPU"),
         };
-        let attributes = [
+        let mut attributes = vec![
             ("transfer.id", json!(self.of.index)),
             ("request.id", json!(self.of.record.to_string())),
             ("kv.src", json!(src)),
@@ -214,7 +214,12 @@ impl TransferMoment<'_> {
             ("kv.num_blocks", json!(self.of.num_blocks)),
             ("scheduler.step", json!(FIRST_STEP + self.step)),
         ];
-        event(if self.is_end { "TransferCompleted" } else { "TransferInitiated" }, self.ns, &attributes)
+        if !self.is_end {
+            return event("TransferInitiated", self.ns, &attributes);
+        }
+        // A server stamps the step that notices the end.
+        attributes.push(("transfer.is_exact", json!(true)));
+        event("TransferCompleted", self.ns, &attributes)
     }
 }
 

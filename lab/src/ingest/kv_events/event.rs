@@ -128,7 +128,15 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
         block_size: count("block_size")?.filter(|size| *size > 0),
         num_tokens: length("token_ids").unwrap_or(0),
         hashes,
-        transfer: transfer.map(|((id, from), to)| TransferEvent { id, from, to, blocks, step, has_failed }),
+        transfer: transfer.map(|((id, from), to)| TransferEvent {
+            id,
+            from,
+            to,
+            blocks,
+            step,
+            has_failed,
+            is_exact: false,
+        }),
     })
 }
 

@@ -11,6 +11,9 @@ use crate::transfers::{Direction, Notice, Notices, PairedTransfer};
 /// Most transfers that are remembered by their id, under way or completed.
 const MOST_IDS: usize = 1 << 20;
 
+/// Width of an end that is exact, µs: times of day in seconds have steps of 0.24 µs.
+const EXACT_US: f64 = 1.0;
+
 /// An event of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ingest) struct TransferEvent<'e> {
@@ -21,6 +24,8 @@ pub(in crate::ingest) struct TransferEvent<'e> {
     pub(in crate::ingest) blocks: Option<u64>,
     pub(in crate::ingest) step: Option<u64>,
     pub(in crate::ingest) has_failed: bool,
+    /// Whether its time is that of the copy, not of the step that noticed it.
+    pub(in crate::ingest) is_exact: bool,
 }
 
 /// A transfer under way.
@@ -40,6 +45,7 @@ struct Pair {
     blocks: u64,
     begun: Notice,
     noticed: Notice,
+    is_exact: bool,
     is_fitted: bool,
 }
 
@@ -130,7 +136,14 @@ impl Pairing {
             () => {
                 faults.without_blocks += u64::from(blocks == 0);
                 let is_fitted = blocks > 0 && !event.has_failed;
-                return self.pairs.push(Pair { direction, blocks, begun, noticed, is_fitted });
+                return self.pairs.push(Pair {
+                    direction,
+                    blocks,
+                    begun,
+                    noticed,
+                    is_exact: event.is_exact,
+                    is_fitted,
+                });
             }
         };
         *fault += 1;
@@ -164,7 +177,8 @@ impl Pairing {
         let is_numbered = self.notices.iter().all(|of| of.step.is_some());
         let notices = Notices::new(self.notices);
         let paired = |of: &Pair| {
-            let (unfinished_us, unfinished_sd_us) = notices.before(of.noticed);
+            let (unfinished_us, unfinished_sd_us) =
+                if of.is_exact { (of.noticed.at_us - EXACT_US, 0.0) } else { notices.before(of.noticed) };
             PairedTransfer {
                 direction: of.direction,
                 begun_us: of.begun.at_us,

@@ -124,11 +124,20 @@ fn kv_event<'a>(name: &'a str, attributes: &'a Attributes) -> Result<Event<'a>, 
     let id = attributes.text("transfer.id").map(|id| hash(&id.into()));
     let (blocks, step) = (attributes.whole("kv.num_blocks")?, attributes.whole("scheduler.step")?);
     let has_failed = attributes.text("kv.success") == Some("false");
+    let is_exact = attributes.text("transfer.is_exact") == Some("true");
     Ok(Event {
         name,
         medium: attributes.text("kv.medium"),
         num_blocks: blocks.unwrap_or(0),
-        transfer: id.zip(from).zip(to).map(|((id, from), to)| TransferEvent { id, from, to, blocks, step, has_failed }),
+        transfer: id.zip(from).zip(to).map(|((id, from), to)| TransferEvent {
+            id,
+            from,
+            to,
+            blocks,
+            step,
+            has_failed,
+            is_exact,
+        }),
         ..Event::default()
     })
 }

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use crate::ingest::unknown_names::UnknownNames;
 
 /// Attributes that are read, or that say again what others say. In alphabetical order.
-const KNOWN: [&str; 60] = [
+const KNOWN: [&str; 61] = [
     "batch.decode_tokens",
     "batch.num_decode_reqs",
     "batch.num_finished",
@@ -64,6 +64,7 @@ const KNOWN: [&str; 60] = [
     "step.ts_end_ns",
     "step.ts_start_ns",
     "transfer.id",
+    "transfer.is_exact",
     "ts.monotonic",
 ];
 /// Beginnings of the attributes that describe a resource.
