@@ -57,7 +57,8 @@ impl Span {
 ///
 /// # Formula
 /// With `s` a kind's time beyond its launch and `f` the share of the SMs that it fills, the call takes
-/// `launch + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the longer launch is paid once, and a kind that leaves SMs idle runs beside the other.
+/// `launch_d + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the launch is paid once, and a kind that leaves SMs idle runs beside the other. It takes no
+/// less than the chunks alone.
 ///
 /// # Source
 /// vLLM, `FlashAttentionImpl.forward` (`vllm/v1/attention/backends/flash_attn.py`): one `flash_attn_varlen_func` call for
@@ -66,7 +67,8 @@ impl Span {
 #[inline]
 pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
     let together = decodes.filled * decodes.us + chunks.filled * chunks.us;
-    larger(chunks.launch_us - decodes.launch_us, 0.0) + larger(larger(decodes.us, chunks.us), together) - decodes.us
+    let beyond_launch_us = larger(larger(decodes.us, chunks.us), together) - decodes.us;
+    larger(beyond_launch_us, chunks.launch_us + chunks.us - decodes.launch_us - decodes.us)
 }
 
 #[cfg(test)]

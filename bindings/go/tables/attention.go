@@ -23,7 +23,8 @@ func spanOf(us, launchUs, blocksPerSm float64) span {
 // addedUs is the time that chunks add to a call of decodes.
 func addedUs(decodes, chunks span) float64 {
 	together := decodes.filled*decodes.us + chunks.filled*chunks.us
-	return max(chunks.launchUs-decodes.launchUs, 0) + max(decodes.us, chunks.us, together) - decodes.us
+	beyondLaunchUs := max(decodes.us, chunks.us, together) - decodes.us
+	return max(beyondLaunchUs, chunks.launchUs+chunks.us-decodes.launchUs-decodes.us)
 }
 
 type decodeAttention struct {
