@@ -6,9 +6,10 @@ use ridgepoint::internals::latency::{KvTransfers, TransferLink};
 use ridgepoint::internals::replay::TransferCounters;
 use ridgepoint::internals::replay::export::OtlpTrace;
 use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvOffload, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Replay, replay};
 use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
-use ridgepoint_lab::ingest::{DirectionLog, TransferFaults, otlp};
+use ridgepoint_lab::ingest::{Capture, DirectionLog, TransferFaults, otlp};
+use ridgepoint_lab::transfers::{DirectionFit, fit_link};
 
 const MS: u64 = 1_000_000;
 
@@ -32,23 +33,21 @@ impl LatencyModel for Steady {
     }
 }
 
-/// A prompt of 64 tokens, all of them those of text `id`.
-fn prompt(arrival_ms: u64, id: u64) -> WorkloadRequest {
+/// A prompt of `num_tokens` tokens, all of them those of text `id`.
+fn prompt(arrival_ms: u64, id: u64, num_tokens: u32) -> WorkloadRequest {
     WorkloadRequest {
-        content: Some([Segment { id, num_tokens: 64 }].into()),
-        ..WorkloadRequest::new(arrival_ms * MS, 64, 2)
+        content: Some([Segment { id, num_tokens }].into()),
+        ..WorkloadRequest::new(arrival_ms * MS, num_tokens, 2)
     }
 }
 
-#[test]
-fn transfers_of_a_replay_are_found_again() {
+/// What `ingest` reads of a replay's trace, and the replay.
+fn exported(prompts: Vec<WorkloadRequest>) -> (Capture, Replay) {
     let deployment = Deployment { block_size: 4, ..Deployment::default() };
     // 20 usable blocks: each prompt takes those of the one before it.
     let tier =
-        KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
+        KvOffload { num_cpu_blocks: 200, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
     let config = EngineConfig { kv_offload: Some(tier), ..EngineConfig::new(&deployment, 80, 21) };
-    // More steps than one line of the file has.
-    let prompts = (0..120).map(|at| prompt(100 * at, at % 3)).collect();
     let mut trace = OtlpTrace::default();
     let replayed = replay(&Steady, &config, &mut FixedList::new(prompts).unwrap(), &mut trace).unwrap();
     let (mut file, folder) = (Vec::new(), tempfile::tempdir().unwrap());
@@ -56,7 +55,26 @@ fn transfers_of_a_replay_are_found_again() {
     let path = folder.path().join("own.json");
     std::fs::write(&path, &file).unwrap();
 
-    let capture = otlp::read(&path).unwrap();
+    (otlp::read(&path).unwrap(), replayed)
+}
+
+#[test]
+fn rates_of_exported_copies_are_fitted_again() {
+    let prompts = (0..120).map(|at| prompt(100 * at, at % 12, 16 + 4 * (at as u32 % 12))).collect();
+    let transfers = exported(prompts).0.transfers.unwrap().transfers;
+    let fit = fit_link(&transfers).unwrap();
+    for (direction, planted_us) in fit.directions.into_iter().zip([100.0, 300.0]) {
+        let DirectionFit { latency_us, blocks_per_s } = direction.unwrap();
+        assert!((latency_us.value - planted_us).abs() < 2.0, "{latency_us:?}");
+        assert!((blocks_per_s.value / 1e5 - 1.0).abs() < 0.02, "{blocks_per_s:?}");
+        assert!((blocks_per_s.lower..=blocks_per_s.upper).contains(&1e5), "{blocks_per_s:?}");
+    }
+}
+
+#[test]
+fn transfers_of_a_replay_are_found_again() {
+    // More steps than one line of the file has.
+    let (capture, replayed) = exported((0..120).map(|at| prompt(100 * at, at % 3, 64)).collect());
     let counted = replayed.offload.unwrap();
     // Each of the three texts is stored once, and loaded by all later prompts.
     assert_eq!((counted.stores.count, counted.loads.count), (3, 117), "{counted:?}");

@@ -177,14 +177,15 @@ impl Pairing {
         let is_numbered = self.notices.iter().all(|of| of.step.is_some());
         let notices = Notices::new(self.notices);
         let paired = |of: &Pair| {
+            let at_us = of.noticed.at_us;
             let (unfinished_us, unfinished_sd_us) =
-                if of.is_exact { (of.noticed.at_us - EXACT_US, 0.0) } else { notices.before(of.noticed) };
+                if of.is_exact { (at_us - 0.5 * EXACT_US, 0.0) } else { notices.before(of.noticed) };
             PairedTransfer {
                 direction: of.direction,
                 begun_us: of.begun.at_us,
                 unfinished_us: unfinished_us.max(of.begun.at_us),
                 unfinished_sd_us,
-                noticed_us: of.noticed.at_us,
+                noticed_us: if of.is_exact { at_us + 0.5 * EXACT_US } else { at_us },
                 blocks: of.blocks,
                 is_fitted: of.is_fitted,
             }
