@@ -147,8 +147,13 @@ fn compressed_tensors_formats_are_told_apart() {
         ),
         (
             json!({"num_bits": 4, "type": "float", "group_size": 16, "strategy": "group"}),
-            null.clone(),
+            json!({"num_bits": 4, "type": "float"}),
             WeightFormat::Nvfp4,
+        ),
+        (
+            json!({"num_bits": 4, "type": "float", "group_size": 16, "strategy": "group"}),
+            null.clone(),
+            WeightFormat::Nvfp4WeightOnly,
         ),
         (
             json!({"num_bits": 4, "type": "float", "group_size": 32, "strategy": "group"}),

@@ -225,7 +225,7 @@ fn a_shape_of_two_folders_keeps_the_median_of_both() {
     write_gemm_measurements(&two);
     std::fs::write(
         two.join("meta.toml"),
-        format!("framework = \"vLLM\"\nversion = \"0.16.0\"\ndevice = \"{DEVICE}\"\n"),
+        format!("framework = \"vLLM\"\nversion = \"0.14.1\"\ndevice = \"{DEVICE}\"\n"),
     )
     .unwrap();
     let out = dir.path().join("out");
@@ -234,7 +234,7 @@ fn a_shape_of_two_folders_keeps_the_median_of_both() {
     assert_eq!(json["gemm"]["left_out"]["repeated shape: median kept"], 54, "{}", json["gemm"]["left_out"]);
     let text = std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap();
     assert!(text.contains("rows = 54"), "{text}");
-    assert!(text.contains("vLLM 0.14.0") && text.contains("; vLLM 0.16.0"), "both sources are named: {text}");
+    assert!(text.contains("vLLM 0.14.0") && text.contains("; vLLM 0.14.1"), "both sources are named: {text}");
     // Equal times of both: the table of one folder is the table of two, but for what the header says of its making.
     let alone = dir.path().join("alone");
     build(&one, &alone, &[]);

@@ -40,7 +40,10 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
         Baseline::NoLimits => {
             with_engine(EngineConfig { max_num_seqs: u32::MAX, max_num_batched_tokens: u32::MAX, ..engine })?
         }
-        Baseline::NoPrefixCaching => with_engine(EngineConfig { enable_prefix_caching: false, ..engine })?,
+        // Blocks on the host are found by their hashes, too.
+        Baseline::NoPrefixCaching => {
+            with_engine(EngineConfig { enable_prefix_caching: false, kv_offload: None, ..engine })?
+        }
         Baseline::NoPreemption => {
             let num_gpu_blocks = engine.num_gpu_blocks.saturating_mul(16).min(MOST_BLOCKS);
             with_engine(EngineConfig { num_gpu_blocks, ..engine })?
