@@ -96,6 +96,7 @@ pub mod step_report {
 pub mod replay {
     pub use crate::replay::block_lives::BlockStats;
     pub use crate::replay::cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
+    pub use crate::replay::config::MAX_GPU_BLOCKS;
     pub use crate::replay::distribution::Distribution;
     pub use crate::replay::kv_metrics::{
         Hits, HostCost, KvMetrics, KvWatch, PrefixCacheBalance, PrefixCachePrices, PrefixGroup, WatchedReplay,

@@ -1,10 +1,10 @@
-//! The folder of one's own GPUs, models and tables: tables at places that nothing reads are refused.
+//! Checks of `--data-dir`: tables must lie where predictions read them.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ridgepoint::Hardware;
 use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::internals::input::files_in;
 
 use crate::outcome::Failure;
 
@@ -21,19 +21,19 @@ impl<F: Family> FamilyVisitor<F> for Operators {
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///
 /// # Errors
-/// The first such file.
+/// The first such file, or a folder that can't be read.
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     let mut operators = Operators(Vec::new());
     for_each_family(&mut operators)?;
-    for folder in entries(&data_dir.join("bench_data")).filter(|folder| folder.is_dir()) {
-        let gpu = folder.file_name().unwrap_or_default().to_string_lossy();
+    for gpu in folders(&data_dir.join("bench_data")) {
         let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
-        let is_read = |path: &Path| is_gpu && operators.0.iter().any(|name| path.file_stem() == Some(OsStr::new(name)));
-        let nested = entries(&folder).filter(|path| path.is_dir()).flat_map(|path| entries(&path).collect::<Vec<_>>());
-        let unread = entries(&folder).filter(|path| !is_read(path)).chain(nested);
-        if let Some(path) =
-            unread.into_iter().find(|path| path.is_file() && path.extension() == Some(OsStr::new("csv")))
-        {
+        let is_read = |path: &Path| is_gpu && operators.0.iter().any(|name| path.ends_with(format!("{name}.csv")));
+        let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
+        unread.retain(|path| !is_read(path));
+        for nested in folders(&data_dir.join("bench_data").join(&gpu)) {
+            unread.extend(files_in(Some(data_dir), &format!("bench_data/{gpu}/{nested}"), "csv")?);
+        }
+        if let Some(path) = unread.first() {
             return Err(Failure::input(format!(
                 "{}: no prediction reads this table; tables lie at bench_data/<gpu>/<operator>.csv, with a GPU of \
                  `ridgepoint hardware` by its first name and one of {}",
@@ -45,10 +45,10 @@ pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The paths in a folder, in order; none if it cannot be read.
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    paths.into_iter()
+/// The names of the folders in a folder, in order; none if it cannot be read.
+fn folders(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
 }

@@ -36,7 +36,7 @@ pub fn splits_per_key(heads: &AttentionHeads) -> f64 {
     real(heads.num_kv_heads) / (KEYS_PER_SPLIT * real(heads.num_heads))
 }
 
-/// One kind of attention within a call: its launch, its time beyond that, and the share of the SMs that it fills.
+/// The time of one kind of attention within a call, launch and rest apart, and the share of the SMs that it fills.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     launch_us: f64,

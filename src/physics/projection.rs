@@ -68,7 +68,7 @@ impl Shape for GemmShape {
 
 /// Format of the matrix unit's operands for weights stored as `weights`.
 ///
-/// Weight-only formats (int4, 8-bit weight-only, mxfp4, weight-only nvfp4) are dequantised inside the kernel to `activation`.
+/// Kernels dequantise weight-only formats (int4, 8-bit, mxfp4, nvfp4) to `activation`.
 ///
 /// ```
 /// use ridgepoint::internals::dtype::WeightFormat;

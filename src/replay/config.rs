@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kv_capacity::KvCapacity;
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
-const MAX_GPU_BLOCKS: u32 = 1 << 24;
+pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
 /// Order of waiting requests, and choice of the request to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

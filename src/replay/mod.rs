@@ -7,7 +7,7 @@ pub(crate) mod block_lives;
 mod block_pool;
 mod clock;
 pub(crate) mod cold;
-mod config;
+pub(crate) mod config;
 pub(crate) mod distribution;
 mod engine;
 pub(crate) mod export;

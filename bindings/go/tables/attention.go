@@ -13,7 +13,7 @@ func (b *bound) us(pairs, kvTokens, queryTokens float64) float64 {
 	return max(pairs*b.UsPerPair, kvTokens*b.UsPerKvToken+queryTokens*b.UsPerQueryToken)
 }
 
-// span is one kind of attention within a shared call: its launch, its time beyond that, and the share of the SMs that it fills.
+// span is the time of one kind of attention within a shared call, launch and rest apart, and the share of the SMs that it fills.
 type span struct{ launchUs, us, filled float64 }
 
 func spanOf(us, launchUs, blocksPerSm float64) span {

@@ -106,7 +106,7 @@ impl OffloadReport {
         })
     }
 
-    /// Remarks: on the times that are assumed of a disk, and on a tier that no request had anything from.
+    /// Returns warnings: that a disk's times are assumed, and that no request loaded anything from the tier.
     pub fn remarks(&self) -> Vec<String> {
         let useless = || {
             let (blocks, refused) = (self.tier.num_cpu_blocks, self.counted.refused_blocks);

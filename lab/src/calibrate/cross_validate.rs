@@ -71,25 +71,29 @@ fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Ha
         let neighbours: Vec<(Vec<f64>, &Row<F>)> =
             train_by_series.get(&name).into_iter().flatten().map(|row| (logs(&row.point), *row)).collect();
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
-            let label = F::label(&row.key);
+            let by_table = predicted(&series, row, &chip);
             let shape = row.shape();
             let at_efficiency = |efficiency: f64| F::bound_us(&shape, &chip) / efficiency;
             let near = nearest(&neighbours, &row.point);
             predictions.push(Prediction {
-                measured_us: row.time_us,
-                predicted_us: predict(&series, &row.point, &chip),
-                beats_roofline: row.efficiency(&chip) > 1.0,
                 simpler_us: [
                     Some(F::time_us(&series.coefficients, &shape, &chip)),
                     near.map(|near| at_efficiency(near.efficiency(&chip))),
-                    constants.get(&label).map(|efficiency| at_efficiency(*efficiency)),
+                    constants.get(&by_table.label).map(|efficiency| at_efficiency(*efficiency)),
                 ],
-                series: name.clone(),
-                label,
+                ..by_table
             });
         }
     }
     Ok(predictions)
+}
+
+/// A row as a series predicts it; the holes of the series must have been filled.
+pub(super) fn predicted<F: Calibrated>(series: &Series<F>, row: &Row<F>, chip: &Chip) -> Prediction {
+    Prediction {
+        beats_roofline: row.efficiency(chip) > 1.0,
+        ..Prediction::new(&row.key.to_string(), F::label(&row.key), row.time_us, predict(series, &row.point, chip))
+    }
 }
 
 /// The time a series gives at a point; its holes must have been filled.

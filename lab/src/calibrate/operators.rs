@@ -10,7 +10,7 @@ use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};
-use super::cross_validate::{Unit, cross_validate, predict};
+use super::cross_validate::{Unit, cross_validate, predicted};
 use super::family::Calibrated;
 use super::repeated::merge_repeated;
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
@@ -150,10 +150,7 @@ pub fn check_operator<F: Calibrated>(
             cell.is_some_and(|offset| series.grid.measured(offset).is_some())
         };
         let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
-        predictions.extend(unseen.into_iter().map(|row| Prediction {
-            beats_roofline: row.efficiency(&chip) > 1.0,
-            ..Prediction::new(&name, F::label(&row.key), row.time_us, predict(&series, &row.point, &chip))
-        }));
+        predictions.extend(unseen.into_iter().map(|row| predicted(&series, row, &chip)));
         // A table may count repeated shapes as rows of their own, so that they must count here as well.
         let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
         if tables.are_borrowed() || 2 * num_seen >= about.rows {

@@ -32,7 +32,7 @@ pub struct Prediction {
     pub measured_us: f64,
     /// Time predicted by tables, µs.
     pub predicted_us: f64,
-    /// Whether the measured time beats the roofline, which predictions never do.
+    /// Whether the measured time is below the roofline bound; no prediction is.
     pub beats_roofline: bool,
     /// Times predicted by the methods of [`SIMPLER`], µs; `None` if they were not compared.
     pub simpler_us: [Option<f64>; 3],

@@ -45,8 +45,8 @@ enum Node {
 }
 
 impl Forest {
-    /// Fits `targets` to `features` (one slice per row, all of the same length). Residuals beyond the quantile `pull_limit` of their sizes pull a
-    /// split no harder than it does.
+    /// Fits `targets` to `features` (one slice per row, all of the same length). Splits are chosen on residuals that are clipped to the quantile
+    /// `pull_limit` of their absolute values.
     pub fn fit(features: &[Vec<f64>], targets: &[f64], pull_limit: f64) -> Forest {
         let start = observed_quantile(&mut targets.to_vec(), 0.5).unwrap_or(0.0);
         let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();

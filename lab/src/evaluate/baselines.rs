@@ -10,13 +10,12 @@ use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
 use ridgepoint::Result;
 use ridgepoint::internals::latency::ChangedSteps;
+use ridgepoint::internals::replay::MAX_GPU_BLOCKS;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
-/// Most KV blocks of [`Baseline::NoPreemption`]: as many as an engine may have.
-const MOST_BLOCKS: u32 = 1 << 24;
 /// The factor is good enough if the decoding time is within this share of the measured one.
 const FACTOR_TOLERANCE: f64 = 1e-3;
 
@@ -45,7 +44,7 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             with_engine(EngineConfig { enable_prefix_caching: false, kv_offload: None, ..engine })?
         }
         Baseline::NoPreemption => {
-            let num_gpu_blocks = engine.num_gpu_blocks.saturating_mul(16).min(MOST_BLOCKS);
+            let num_gpu_blocks = engine.num_gpu_blocks.saturating_mul(16).min(MAX_GPU_BLOCKS);
             with_engine(EngineConfig { num_gpu_blocks, ..engine })?
         }
         Baseline::NoKvOffload | Baseline::NoKvTransferTime if engine.kv_offload.is_none() => return Ok(None),

@@ -39,11 +39,11 @@ pub enum Baseline {
     NoLimits,
     /// The prediction without prefix caching: every prompt is computed whole.
     NoPrefixCaching,
-    /// The prediction with sixteen times the KV blocks: nothing is preempted, and what was cached stays.
+    /// The prediction with sixteen times the KV blocks, so that preemption and eviction hardly occur.
     NoPreemption,
-    /// The prediction without KV blocks in host memory; `None` without such a tier.
+    /// The prediction without KV blocks in host memory, for servers that have some.
     NoKvOffload,
-    /// The prediction with copies of KV blocks that take no time; `None` without a tier.
+    /// The prediction with instant copies of KV blocks between GPU and host, for servers that make some.
     NoKvTransferTime,
     /// The prediction without asynchronous scheduling: no step is scheduled while another runs.
     NoAsyncScheduling,

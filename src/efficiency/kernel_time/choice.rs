@@ -154,7 +154,7 @@ impl Choice<'_> {
         let slow = |key: &AttentionKey| if self.is_slow_latent(key) { SLOW } else { 0.0 };
         let distance = |key: &AttentionKey| attention_distance(key, &wanted) + slow(key);
         let mut found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
-        // A table holds series of several engines, and the key names them.
+        // A table may hold series of several engines, and the key of a series names its own.
         found.engine = found.engine.and_then(|_| Engine::parse(&found.series.key.engine, None));
         self.note_fallback(&found);
         let key = &found.series.key;

@@ -217,7 +217,7 @@ impl TransferMoment<'_> {
         if !self.is_end {
             return event("TransferInitiated", self.ns, &attributes);
         }
-        // A server stamps the step that notices the end.
+        // A server gives the event the time of the step that noticed the end, and a replay that of the end itself.
         attributes.push(("transfer.is_exact", json!(true)));
         event("TransferCompleted", self.ns, &attributes)
     }

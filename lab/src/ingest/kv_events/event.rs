@@ -119,7 +119,7 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
     let (id, blocks, step) =
         (get("transfer_id").filter(|id| !id.is_null()), count("num_blocks")?, count("scheduler_step")?);
     let has_failed = get("success").and_then(Value::as_bool) == Some(false);
-    let transfer = id.map(hash).zip(text("src")).zip(text("dst"));
+    let transfer = TransferEvent::new(id.map(hash), text("src"), text("dst"));
     Ok(Event {
         name,
         medium: text("medium"),
@@ -128,15 +128,7 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
         block_size: count("block_size")?.filter(|size| *size > 0),
         num_tokens: length("token_ids").unwrap_or(0),
         hashes,
-        transfer: transfer.map(|((id, from), to)| TransferEvent {
-            id,
-            from,
-            to,
-            blocks,
-            step,
-            has_failed,
-            is_exact: false,
-        }),
+        transfer: transfer.map(|of| TransferEvent { blocks, step, has_failed, ..of }),
     })
 }
 

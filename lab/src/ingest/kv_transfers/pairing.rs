@@ -28,6 +28,14 @@ pub(in crate::ingest) struct TransferEvent<'e> {
     pub(in crate::ingest) is_exact: bool,
 }
 
+impl<'e> TransferEvent<'e> {
+    /// An event with what every event of a transfer tells; `None` if one of them is missing.
+    pub(in crate::ingest) fn new(id: Option<u64>, from: Option<&'e str>, to: Option<&'e str>) -> Option<Self> {
+        let (id, from, to) = (id?, from?, to?);
+        Some(TransferEvent { id, from, to, blocks: None, step: None, has_failed: false, is_exact: false })
+    }
+}
+
 /// A transfer under way.
 #[derive(Debug, Clone, Copy)]
 struct Open {
@@ -177,15 +185,18 @@ impl Pairing {
         let is_numbered = self.notices.iter().all(|of| of.step.is_some());
         let notices = Notices::new(self.notices);
         let paired = |of: &Pair| {
-            let at_us = of.noticed.at_us;
-            let (unfinished_us, unfinished_sd_us) =
-                if of.is_exact { (at_us - 0.5 * EXACT_US, 0.0) } else { notices.before(of.noticed) };
+            let (at_us, half_us) = (of.noticed.at_us, 0.5 * EXACT_US);
+            let ((unfinished_us, unfinished_sd_us), noticed_us) = if of.is_exact {
+                ((at_us - half_us, 0.0), at_us + half_us)
+            } else {
+                (notices.before(of.noticed), at_us)
+            };
             PairedTransfer {
                 direction: of.direction,
                 begun_us: of.begun.at_us,
                 unfinished_us: unfinished_us.max(of.begun.at_us),
                 unfinished_sd_us,
-                noticed_us: if of.is_exact { at_us + 0.5 * EXACT_US } else { at_us },
+                noticed_us,
                 blocks: of.blocks,
                 is_fitted: of.is_fitted,
             }

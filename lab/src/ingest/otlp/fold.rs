@@ -129,15 +129,7 @@ fn kv_event<'a>(name: &'a str, attributes: &'a Attributes) -> Result<Event<'a>, 
         name,
         medium: attributes.text("kv.medium"),
         num_blocks: blocks.unwrap_or(0),
-        transfer: id.zip(from).zip(to).map(|((id, from), to)| TransferEvent {
-            id,
-            from,
-            to,
-            blocks,
-            step,
-            has_failed,
-            is_exact,
-        }),
+        transfer: TransferEvent::new(id, from, to).map(|of| TransferEvent { blocks, step, has_failed, is_exact, ..of }),
         ..Event::default()
     })
 }
