@@ -7,6 +7,8 @@ the last `window` of them if `window` > 0.
 
 from dataclasses import dataclass
 
+import paged
+
 # bf16 attention against a float32 reference on unit-normal data: rounding stays near 0.005 of the norm.
 REL_BF16_ATTENTION = 2e-2
 
@@ -32,10 +34,13 @@ class Problem:
         """Whether every request has one query."""
         return max(self.q_lens) == 1
 
-    def shapes(self):
-        """Shapes of q, k and v."""
-        kv = (sum(self.kv_lens), self.num_kv_heads, self.head_dim)
-        return (sum(self.q_lens), self.num_heads, self.head_dim), kv, kv
+    def query_shape(self):
+        """Shape of q."""
+        return sum(self.q_lens), self.num_heads, self.head_dim
+
+    def packed_shape(self):
+        """Shape of k, and of v, without gaps."""
+        return sum(self.kv_lens), self.num_kv_heads, self.head_dim
 
 
 def visible(torch, q_len, kv_len, window, device):
@@ -141,11 +146,18 @@ def sdpa_per_request(torch, problem, device):
 
 
 BACKENDS = {
+    "vllm_flash": paged.vllm_flash,
     "flash_varlen": flash_varlen,
     "varlen_attn": varlen_attn,
     "sdpa_lower_right": sdpa_lower_right,
     "sdpa_per_request": sdpa_per_request,
 }
+def cache_shapes(name, problem):
+    """Shapes of what a backend takes beside q: k and v, or one cache of blocks."""
+    return [paged.shape(problem)] if name in paged.BACKENDS else [problem.packed_shape()] * 2
+
+
+ENGINE_BACKENDS = {"vllm": ("vllm_flash",)}
 CUDA_BACKENDS = ("varlen_attn", "flash_varlen", "sdpa_lower_right")
 CPU_BACKENDS = ("sdpa_per_request", "sdpa_lower_right")
 
@@ -159,16 +171,19 @@ def check(torch, name, problem, device):
     """Error of a backend on fresh random data against `naive`; raises whatever the backend raises."""
     generator = torch.Generator(device=device)
     generator.manual_seed(11)
-    q, k, v = (
+    q, *cache = (
         torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(torch.bfloat16)
-        for shape in problem.shapes()
+        for shape in [problem.query_shape(), *cache_shapes(name, problem)]
     )
-    got = BACKENDS[name](torch, problem, device)(q, k, v)
+    got = BACKENDS[name](torch, problem, device)(q, *cache)
+    k, v = paged.packed(torch, problem, *cache) if name in paged.BACKENDS else cache
     return relative_error(torch, got, naive(torch, problem, q, k, v))
 
 
 def check_problems(phase, head_dim=128, scale=16):
     """Small problems a backend must get right: grouped heads, prior KV, unequal lengths for decode."""
+    if phase == "attention_mixed":
+        return [Problem(8, 2, head_dim, 0, (1, 1, scale + 1), (7, 3 * scale, 4 * scale + 5))]
     if phase == "attention_decode":
         return [
             Problem(8, 2, head_dim, 0, (1,) * 3, (scale, 5 * scale + 3, 2 * scale + 1)),

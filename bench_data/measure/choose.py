@@ -10,7 +10,7 @@ import kernels
 import small
 from estimates import work_of
 from fused import FUSED
-from grids import SAMPLER_KERNELS, SMALL_KERNELS, Case
+from grids import ATTENTION, SAMPLER_KERNELS, SMALL_KERNELS, Case
 from timing import plan_graph
 
 # bf16 results against float32 ones: rounding of inputs to the second product and of the output.
@@ -53,18 +53,24 @@ def _probe_case(phase, window):
     if phase == "attention_decode":
         key.update(batch_size=64, kv_tokens_total=64 * 2048, kv_tokens_max=4096)
         return Case(phase, 0, key, 2.0)
+    if phase == "attention_mixed":
+        key.update(
+            num_prefills=1, num_scheduled_tokens=512, num_computed_tokens=2048, num_decodes=64, kv_tokens_total=64 * 2048
+        )
+        return Case(phase, 0, key)
     key.update(batch_size=2, num_scheduled_tokens=1024, num_computed_tokens=4096)
     return Case(phase, 0, key)
 
 
-def choose_attention(env, timer, phase, window=False):
+def choose_attention(env, timer, phase, engine="torch", window=False):
     """Check every backend of the device; if several pass, keep the fastest on one typical shape."""
     what = (phase, "window") if window else (phase,)
     on_gpu = env.device == "cuda"
     problems = attention.check_problems(phase, *((128, 64) if on_gpu else (16, 8)))
     if window:
         problems = [attention.windowed(problem, 16) for problem in problems]
-    names = attention.CUDA_BACKENDS if on_gpu else attention.CPU_BACKENDS
+    of_torch = attention.CUDA_BACKENDS if on_gpu else attention.CPU_BACKENDS
+    names = attention.ENGINE_BACKENDS.get(engine, of_torch)
     passing = [
         name for name in names
         if _passes(env, what, name, lambda: _worst(env, name, problems), attention.REL_BF16_ATTENTION)
@@ -137,14 +143,14 @@ def choose_small(env):
             env.chosen[what] = "fused"
 
 
-def choose(env, timer, tables, dtypes):
+def choose(env, timer, tables, dtypes, engine="torch"):
     """Fill `env.chosen` and `env.refused` for the tables of a run."""
     if "small_kernels" in tables or "moe" in tables:
         choose_small(env)
-    for phase in ("attention_prefill", "attention_decode"):
+    for phase in ATTENTION:
         if phase in tables:
-            choose_attention(env, timer, phase)
-            choose_attention(env, timer, phase, window=True)
+            choose_attention(env, timer, phase, engine)
+            choose_attention(env, timer, phase, engine, window=True)
     if "gemm" in tables:
         choose_gemm(env, dtypes)
     if "moe" in tables:
@@ -169,6 +175,7 @@ _SOURCES = {
     "flash_varlen": "torch.ops.aten._flash_attention_forward, cumulative lengths, contiguous KV",
     "varlen_attn": "torch.nn.attention.varlen.varlen_attn, contiguous KV",
     "sdpa_lower_right": "scaled_dot_product_attention with causal_lower_right, contiguous KV",
+    "vllm_flash": "vllm.vllm_flash_attn (FlashAttention 3), paged KV in blocks of 16, schedule made beforehand",
     "sdpa_per_request": "scaled_dot_product_attention request by request",
 }
 

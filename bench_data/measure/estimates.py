@@ -69,6 +69,12 @@ def _decode(key):
     return Work(4.0 * width * tokens, tokens * _kv_row_bytes(key), 2 * key["batch_size"] * width * BF16_BYTES)
 
 
+def _mixed(key):
+    chunks = _prefill(dict(key, batch_size=key["num_prefills"]))
+    decodes = _decode(dict(key, batch_size=key["num_decodes"]))
+    return Work(*(getattr(chunks, part) + getattr(decodes, part) for part in ("flop", "rotating_bytes", "other_bytes")))
+
+
 def _moe(key):
     counts = expert_counts(key["num_tokens"], key["top_k"], key["num_experts"], key["distribution"])
     local = local_counts(counts, key["moe_ep_size"])
@@ -88,6 +94,7 @@ _WORK = {
     "gemm": _gemm,
     "attention_prefill": _prefill,
     "attention_decode": _decode,
+    "attention_mixed": _mixed,
     "moe": _moe,
     "small_kernels": _small,
 }

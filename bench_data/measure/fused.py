@@ -34,14 +34,14 @@ if triton is not None:
         tl.store(out + row * width + at, result.to(tl.bfloat16), mask=inside)
 
     @triton.jit
-    def _rotary(heads, cosine, sine, positions, num_heads, HALF: tl.constexpr, HEADS: tl.constexpr):
+    def _rotary(heads, cosine, sine, positions, num_heads, stride, HALF: tl.constexpr, HEADS: tl.constexpr):
         token = tl.program_id(0).to(tl.int64)
         position = tl.load(positions + token)
         at = tl.arange(0, HALF)
         cos = tl.load(cosine + position * HALF + at).to(tl.float32)[None, :]
         sin = tl.load(sine + position * HALF + at).to(tl.float32)[None, :]
         head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-        start = heads + (token * num_heads + head[:, None]) * (2 * HALF) + at[None, :]
+        start = heads + token * stride + head[:, None] * (2 * HALF) + at[None, :]
         inside = (head < num_heads)[:, None]
         first = tl.load(start, mask=inside, other=0.0).to(tl.float32)
         second = tl.load(start + HALF, mask=inside, other=0.0).to(tl.float32)
@@ -49,13 +49,13 @@ if triton is not None:
         tl.store(start + HALF, (second * cos + first * sin).to(tl.bfloat16), mask=inside)
 
     @triton.jit
-    def _cache(keys, values, key_cache, value_cache, slots, width, BLOCK: tl.constexpr):
+    def _cache(keys, values, key_cache, value_cache, slots, width, stride, BLOCK: tl.constexpr):
         token = tl.program_id(0).to(tl.int64)
         slot = tl.load(slots + token)
         at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         inside = at < width
-        tl.store(key_cache + slot * width + at, tl.load(keys + token * width + at, mask=inside), mask=inside)
-        tl.store(value_cache + slot * width + at, tl.load(values + token * width + at, mask=inside), mask=inside)
+        tl.store(key_cache + slot * width + at, tl.load(keys + token * stride + at, mask=inside), mask=inside)
+        tl.store(value_cache + slot * width + at, tl.load(values + token * stride + at, mask=inside), mask=inside)
 
     @triton.jit
     def _quantise(x, out, scales, width, BLOCK: tl.constexpr):
@@ -87,14 +87,14 @@ if triton is not None:
     def _rotate(torch, heads, cosine, sine, positions):
         tokens, num_heads, head_dim = heads.shape
         _rotary[(tokens, triton.cdiv(num_heads, 8))](
-            heads, cosine, sine, positions, num_heads, HALF=head_dim // 2, HEADS=8
+            heads, cosine, sine, positions, num_heads, heads.stride(0), HALF=head_dim // 2, HEADS=8
         )
         return heads
 
     def _write_cache(torch, keys, values, key_cache, value_cache, slots):
         width = keys.shape[1]
         _cache[(keys.shape[0], triton.cdiv(width, 1024))](
-            keys, values, key_cache, value_cache, slots, width, BLOCK=1024
+            keys, values, key_cache, value_cache, slots, width, keys.stride(0), BLOCK=1024
         )
         return key_cache, value_cache
 

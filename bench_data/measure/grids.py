@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 import sampler
 
-TABLES = ("attention_prefill", "attention_decode", "small_kernels", "moe", "gemm")
+TABLES = ("attention_prefill", "attention_decode", "attention_mixed", "small_kernels", "moe", "gemm")
+ATTENTION = ("attention_prefill", "attention_decode", "attention_mixed")
+# Tables of which the kit times the kernels of an engine.
+ENGINE_TABLES = {"torch": TABLES, "vllm": ATTENTION}
 TIERS = ("tiny", "quick", "default", "full")
 DTYPES = ("bfloat16", "fp8", "fp8_block")
 SMALL_KERNELS = (
@@ -85,6 +88,19 @@ _DECODE = {
         "batch": (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512),
         "ratio": (1.0, 1.5, 2.0, 4.0, 8.0, 16.0),
         "max_tokens": 2_200_000,
+    },
+}
+# One prefill chunk beside decodes of equal lengths. Every length, prefix and batch is one of the tables above as well, so that the call
+# can be compared with its two kinds alone.
+_MIXED = {
+    "tiny": {"q": (5,), "c": (0, 3), "decodes": (1, 4), "mean": (8,)},
+    "quick": {"q": (16, 256, 2048), "c": (0, 2048), "decodes": (1, 8, 32, 128), "mean": (1024, 4096)},
+    "default": {
+        "q": (32, 128, 512, 2048), "c": (0, 1024, 4096), "decodes": (1, 8, 32, 128), "mean": (512, 2048),
+    },
+    "full": {
+        "q": (2, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192), "c": (0, 1024, 4096, 16384),
+        "decodes": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "mean": (256, 512, 1024, 2048, 4096, 8192),
     },
 }
 # Sliding windows (0 = full attention) are measured for the first head layouts of a tier only.
@@ -215,6 +231,25 @@ def attention_decode(tier, _dtypes):
                     yield Case("attention_decode", 0 if lacking else 1, key, ratio)
 
 
+def attention_mixed(tier, _dtypes):
+    """A chunk of q tokens on c tokens of prior KV in one call with decodes of equal KV lengths."""
+    grid = _MIXED[tier]
+    for heads, window in _layouts(tier):
+        for q in grid["q"]:
+            for c in grid["c"]:
+                for decodes in grid["decodes"]:
+                    for mean in grid["mean"]:
+                        if decodes * mean > _DECODE[tier]["max_tokens"]:
+                            continue
+                        key = _attention_key(heads, window, 1)
+                        key["num_prefills"] = key.pop("batch_size")
+                        key.update(
+                            num_scheduled_tokens=q, num_computed_tokens=c, num_decodes=decodes,
+                            kv_tokens_total=decodes * mean,
+                        )
+                        yield Case("attention_mixed", 0, key)
+
+
 def small_kernels(tier, _dtypes):
     """The small kernels between the large ones, by tokens and width."""
     grid = _SMALL[tier]
@@ -258,7 +293,7 @@ def gemm(tier, dtypes):
 
 _BUILDERS = {
     "attention_prefill": attention_prefill, "attention_decode": attention_decode,
-    "small_kernels": small_kernels, "moe": moe, "gemm": gemm,
+    "attention_mixed": attention_mixed, "small_kernels": small_kernels, "moe": moe, "gemm": gemm,
 }
 
 

@@ -28,7 +28,9 @@ def _fp8_per_tensor(torch, device):
 
 def block_scales(torch, m, n, k, device):
     """Scales of 1x128 blocks of x and of 128x128 blocks of w: 0.5 and 0.25, so the product scales by 0.125."""
-    x_scale = torch.full((m, math.ceil(k / 128)), 0.5, device=device)
+    # Column-major, also where m is 1 and torch takes any stride for contiguous.
+    blocks = math.ceil(k / 128)
+    x_scale = torch.empty_strided((m, blocks), (1, m), device=device).fill_(0.5)
     w_scale = torch.full((math.ceil(n / 128), math.ceil(k / 128)), 0.25, device=device)
     return x_scale, w_scale
 
@@ -37,7 +39,6 @@ def _fp8_block(torch, x, w):
     functional = torch.nn.functional
     recipe = functional.ScalingType
     x_scale, w_scale = block_scales(torch, x.shape[0], w.shape[0], x.shape[1], x.device)
-    x_scale = x_scale.t().contiguous().t()
     # cuBLAS wants the k extent of the weight's scales padded to a multiple of four.
     padded = torch.zeros(w_scale.shape[0], -(-w_scale.shape[1] // 4) * 4, device=x.device)
     padded[:, : w_scale.shape[1]] = w_scale
@@ -82,9 +83,13 @@ def check_gemm(env, dtype):
 # Attention: K and V rotate, the query has just been written.
 
 def problem_of(case):
-    """The attention problem of a prefill or decode case."""
+    """The attention problem of a case."""
     key = case.key
-    if case.table == "attention_prefill":
+    if case.table == "attention_mixed":
+        q_lens = (1,) * key["num_decodes"] + (key["num_scheduled_tokens"],) * key["num_prefills"]
+        decode_lens = (key["kv_tokens_total"] // key["num_decodes"],) * key["num_decodes"]
+        kv_lens = decode_lens + (key["num_scheduled_tokens"] + key["num_computed_tokens"],) * key["num_prefills"]
+    elif case.table == "attention_prefill":
         q_lens = (key["num_scheduled_tokens"],) * key["batch_size"]
         kv_lens = (key["num_scheduled_tokens"] + key["num_computed_tokens"],) * key["batch_size"]
     else:
@@ -101,11 +106,11 @@ def build_attention(case, env, copies):
     problem = problem_of(case)
     what = (case.table, "window") if problem.window > 0 else (case.table,)
     name = implementation(env, *what)
-    q_shape, k_shape, v_shape = problem.shapes()
-    q, *keys_values = env.arena.take(env.torch.bfloat16, [q_shape] + [k_shape, v_shape] * copies)
+    cache_shapes = attention.cache_shapes(name, problem)
+    q, *caches = env.arena.take(env.torch.bfloat16, [problem.query_shape()] + cache_shapes * copies)
     forward = attention.BACKENDS[name](env.torch, problem, env.device)
-    pairs = zip(keys_values[0::2], keys_values[1::2])
-    return Built([lambda k=k, v=v: forward(q, k, v) for k, v in pairs])
+    copied = (caches[at : at + len(cache_shapes)] for at in range(0, len(caches), len(cache_shapes)))
+    return Built([lambda cache=cache: forward(q, *cache) for cache in copied])
 
 
 # Experts: gather, grouped GEMM, activation, grouped GEMM, weighted sum. The routing is decided beforehand.
@@ -227,6 +232,7 @@ _BUILDERS = {
     "gemm": build_gemm,
     "attention_prefill": build_attention,
     "attention_decode": build_attention,
+    "attention_mixed": build_attention,
     "moe": build_moe,
     "small_kernels": small.build,
 }

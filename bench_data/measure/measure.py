@@ -6,6 +6,7 @@ Usage and method: README.md beside this file.
 
 import argparse
 import datetime
+import importlib
 import os
 import sys
 import time
@@ -26,7 +27,11 @@ def parse(argv):
     parser = argparse.ArgumentParser(prog="measure.py", description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="folder of this run's results; must be new or empty")
     parser.add_argument(
-        "--kernels", default=",".join(grids.TABLES), help="comma-separated tables: " + ", ".join(grids.TABLES)
+        "--kernels", help="comma-separated tables, all that the engine has by default: " + ", ".join(grids.TABLES)
+    )
+    parser.add_argument(
+        "--engine", choices=tuple(grids.ENGINE_TABLES), default="torch",
+        help="whose kernels are timed; vllm: its own attention over a paged cache, where vLLM is installed",
     )
     tier = parser.add_mutually_exclusive_group()
     tier.add_argument("--quick", dest="tier", action="store_const", const="quick", help="about 2 minutes")
@@ -41,7 +46,10 @@ def parse(argv):
     parser.add_argument("--dry-run", action="store_true", help="print the grid and its bytes, touch no GPU")
     options = parser.parse_args(argv)
     options.tier = options.tier or "default"
-    options.tables = _listed(parser, "--kernels", options.kernels, (*grids.TABLES, "allreduce"))
+    options.tables = _listed(parser, "--kernels", options.kernels or ",".join(grids.ENGINE_TABLES[options.engine]), (*grids.TABLES, "allreduce"))
+    others = [table for table in options.tables if table not in grids.ENGINE_TABLES[options.engine]]
+    if options.engine != "torch" and others:
+        parser.error(f"--kernels: {', '.join(others)} of --engine {options.engine} are not timed by this kit")
     options.dtypes = _listed(parser, "--dtype", options.dtype, grids.DTYPES)
     if options.repeats < 1:
         parser.error(f"--repeats must be at least 1, found {options.repeats}")
@@ -101,8 +109,10 @@ def prepare(options):
     """(torch, None), or (None, message) where this machine cannot measure."""
     try:
         import torch
-    except ImportError:
-        return None, "torch is not installed; install it, or use --dry-run to see the grid"
+
+        importlib.import_module(options.engine)
+    except ImportError as error:
+        return None, f"{error.name} is not installed; install it, or use --dry-run to see the grid"
     if options.device == "cuda" and not torch.cuda.is_available():
         return None, (
             "no CUDA device is visible to torch; run this on a machine with an NVIDIA GPU, use --dry-run to see "
@@ -135,6 +145,10 @@ def birth(torch, options, argv, date):
 
     kind = "measurement" if options.device == "cuda" else "not a measurement"
     certificate = device.certificate(torch, options.device)
+    if options.engine == "vllm":
+        import vllm
+
+        certificate.update(framework="vLLM", version=vllm.__version__)
     return {"kind": kind, **certificate, "date": date, "command": command_line(argv), "repeats": options.repeats}
 
 
@@ -173,7 +187,7 @@ def run(options, argv, torch):
     writer.write_meta(options.out, {**born, "notes": ["unfinished: the run did not reach its end"]})
     if on_gpu:
         warm_up(torch)
-    choose.choose(env, timer, tables, options.dtypes)
+    choose.choose(env, timer, tables, options.dtypes, options.engine)
     notes += choose.refusals(env)
     deadline = deadlines(tables, start, options.seconds_budget)
 

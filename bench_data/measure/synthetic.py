@@ -34,6 +34,9 @@ CHOSEN = {
         "num_computed_tokens": (0, 2048),
     },
     "attention_decode": {"num_kv_heads": (8,), "batch_size": (8, 32), "kv_tokens_total": (8192, 32768)},
+    "attention_mixed": {
+        "num_kv_heads": (8,), "num_scheduled_tokens": (256,), "num_decodes": (8, 32), "kv_tokens_total": (8192, 32768),
+    },
     "small_kernels": {"num_tokens": (1, 128), "width": (1, 256, 1152, 4096, 14336, 128256)},
     "moe": {"num_experts": (8,), "num_tokens": (16, 1024), "moe_tp_size": (1,), "dtype": ("bfloat16",)},
     "gemm": {"n": (6144,), "m": (1, 128), "dtype": ("bfloat16", "fp8")},
@@ -80,7 +83,7 @@ def outcome_of(table):
 
 def write(folder):
     """Write the folder."""
-    options = types.SimpleNamespace(device="cuda", repeats=3)
+    options = types.SimpleNamespace(device="cuda", engine="torch", repeats=3)
     smi = {"driver_version": "000.00", "power.limit": "700.00", "clocks.max.sm": "1980"}
     asked, device.nvidia_smi = device.nvidia_smi, lambda _fields: smi
     try:

@@ -20,6 +20,10 @@ COLUMNS = {
         "num_heads", "num_kv_heads", "head_dim", "kv_cache_dtype", "window_size",
         "batch_size", "kv_tokens_total", "kv_tokens_max", "latency_us",
     ),
+    "attention_mixed": (
+        "num_heads", "num_kv_heads", "head_dim", "kv_cache_dtype", "window_size", "num_prefills",
+        "num_scheduled_tokens", "num_computed_tokens", "num_decodes", "kv_tokens_total", "latency_us",
+    ),
     "moe": (
         "dtype", "num_tokens", "hidden_size", "intermediate_size", "top_k", "num_experts",
         "moe_tp_size", "moe_ep_size", "distribution", "latency_us",

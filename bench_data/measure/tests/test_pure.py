@@ -42,7 +42,7 @@ class Grids(unittest.TestCase):
             first_other = flags.index(False)
             self.assertGreater(first_other, 100)
             self.assertFalse(any(flags[first_other:]), table)
-        self.assertEqual(grids.TABLES[:3], ("attention_prefill", "attention_decode", "small_kernels"))
+        self.assertEqual(grids.TABLES[:4], (*grids.ATTENTION, "small_kernels"))
 
     def test_every_uneven_decode_has_its_even_counterpart(self):
         def shape(case):
