@@ -43,6 +43,9 @@ pub mod efficiency {
         pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
         pub use crate::efficiency::state_model::StateModel;
     }
+    pub mod mixed {
+        pub use crate::efficiency::mixed::MixedCall;
+    }
     pub mod table {
         pub use crate::efficiency::series::{Header, Series, SeriesHeader};
         pub use crate::efficiency::table::Table;

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::{ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
-use ridgepoint_lab::calibrate::off_table::{CHECKS, SMALL_KERNELS};
+use ridgepoint_lab::calibrate::off_table::{CHECKS, MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::{FamilyRows, Rows};
 use ridgepoint_lab::evaluate::experiment::folder_name;
@@ -170,6 +170,7 @@ impl Work<'_> {
             self.operator(rows)?;
             self.off_table(rows.operator())?;
         }
+        self.off_table(MIXED)?;
         self.off_table(SMALL_KERNELS)
     }
 

@@ -2,6 +2,7 @@
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
 use super::family::Calibrated;
+use super::mixed_attention::MixedAttention;
 use super::operators::{NO_SERIES, own_series};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
@@ -20,14 +21,17 @@ use ridgepoint::{DType, Hardware, Result};
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
 /// Report name of decodes whose contexts differ in length.
 pub const DECODE_UNEVEN: &str = "attention_decode_uneven";
+/// Report name of prefill chunks beside decodes.
+pub const MIXED: &str = "attention_mixed";
 /// Report name of kernels that only move bytes.
 pub const SMALL_KERNELS: &str = "small_kernels";
 
-const TOO_LONG: &str = "more tokens in a request than a prediction takes";
+pub(super) const TOO_LONG: &str = "more tokens in a request than a prediction takes";
 const ONE_TOKEN: &str = "one new token on prior KV: a prediction takes it for a decode";
-const UNEVEN_WINDOW: &str = "uneven KV lengths under a window: what each request sees does not follow from the mean";
+pub(super) const UNEVEN_WINDOW: &str =
+    "uneven KV lengths under a window: what each request sees does not follow from the mean";
 
-const METHOD: &str = "looked up as in a prediction, no table holds such rows";
+pub(super) const METHOD: &str = "looked up as in a prediction, no table holds such rows";
 
 /// Contexts count as even where the longest is at most this much longer than the mean.
 const EVEN_RATIO: f64 = 1.001;
@@ -83,7 +87,7 @@ impl AttentionCall {
 }
 
 /// The heads of a call; an error is the reason why there is no check.
-fn heads_of(key: &AttentionKey, heads: &Heads) -> std::result::Result<AttentionHeads, String> {
+pub(super) fn heads_of(key: &AttentionKey, heads: &Heads) -> std::result::Result<AttentionHeads, String> {
     let HeadSize::Plain(width) = heads.head_size else { return Err(LATENT.to_owned()) };
     Ok(AttentionHeads {
         num_heads: heads.num_heads,
@@ -158,7 +162,7 @@ pub struct OffTableCheck {
 }
 
 /// The checks of calls that no table holds, in the order of reports.
-pub const CHECKS: [OffTableCheck; 3] = [
+pub const CHECKS: [OffTableCheck; 4] = [
     OffTableCheck {
         operator: PrefillModel::OPERATOR,
         name: PREFILL_PRIOR_KV,
@@ -172,6 +176,13 @@ pub const CHECKS: [OffTableCheck; 3] = [
         why_off_table: "uneven KV lengths: tables hold even ones, a check scores it",
         count: |calls| calls.decode_uneven.len(),
         check: OffTable::check_decode_uneven,
+    },
+    OffTableCheck {
+        operator: MIXED,
+        name: MIXED,
+        why_off_table: "chunks beside decodes: tables hold each kind alone, a check scores them together",
+        count: |calls| calls.mixed.len(),
+        check: OffTable::check_mixed,
     },
     OffTableCheck {
         operator: SMALL_KERNELS,
@@ -189,6 +200,8 @@ pub struct OffTable {
     pub prefill_prior_kv: Vec<AttentionCall>,
     /// Decodes whose contexts differ in length.
     pub decode_uneven: Vec<AttentionCall>,
+    /// Chunks beside decodes.
+    pub mixed: Vec<MixedAttention>,
     /// Kernels that only move bytes.
     pub small_kernels: Vec<SmallCall>,
 }

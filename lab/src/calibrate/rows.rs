@@ -11,12 +11,13 @@ use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
 use super::family::{Calibrated, Placed};
-use super::off_table::{CHECKS, OffTable, SMALL_KERNELS, SmallCall};
+use super::mixed_attention::MixedAttention;
+use super::off_table::{CHECKS, MIXED, OffTable, SMALL_KERNELS, SmallCall};
 use super::operators::{calibrate_operator, check_operator};
 use super::report::{LeftOut, OperatorReport, leave_out};
 use super::source::Source;
 use super::too_fast::leave_out_too_fast;
-use crate::measurements::{Measurements, SmallKernelCall};
+use crate::measurements::{Measurements, MixedCall, SmallKernelCall};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Default)]
@@ -101,7 +102,14 @@ impl Rows {
         let rows = Rows { engine, ..Rows::default() };
         let mut placing = Placing { measurements, sources, hardware, rows };
         for_each_family(&mut placing)?;
-        let mut rows = placing.rows;
+        let Placing { mut rows, sources, .. } = placing;
+        let left_out = rows.left_out.entry(MIXED).or_default();
+        for row in measurements.of::<MixedCall>() {
+            match MixedAttention::new(row, &sources[row.source]) {
+                Ok(call) => rows.off_table.mixed.push(call),
+                Err(reason) => leave_out(left_out, &reason, 1),
+            }
+        }
         let left_out = rows.left_out.entry(SMALL_KERNELS).or_default();
         for row in measurements.of::<SmallKernelCall>() {
             match SmallCall::new(row) {

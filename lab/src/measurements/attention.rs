@@ -51,6 +51,23 @@ pub struct DecodeCall {
     pub kv_tokens_max: u64,
 }
 
+/// One call of equal prefill chunks and of decodes with equal contexts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MixedCall {
+    /// Heads.
+    pub heads: Heads,
+    /// Chunks.
+    pub num_prefills: u64,
+    /// New tokens of each chunk.
+    pub num_scheduled_tokens: u64,
+    /// Tokens of each chunk's request that were in the cache before.
+    pub num_computed_tokens: u64,
+    /// Decodes.
+    pub num_decodes: u64,
+    /// Contexts of all decodes, the new tokens counted.
+    pub kv_tokens_total: u64,
+}
+
 impl DecodeCall {
     /// Mean context of a request.
     pub fn kv_tokens_mean(&self) -> f64 {
@@ -168,6 +185,30 @@ impl Call for DecodeCall {
             return Err(row.bad("kv_tokens_total", expected));
         }
         Ok(DecodeCall { heads, batch_size, kv_tokens_total, kv_tokens_max })
+    }
+}
+
+impl Call for MixedCall {
+    const STEM: &'static str = "attention_mixed";
+    const CSV: &'static str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,num_prefills,\
+        num_scheduled_tokens,num_computed_tokens,num_decodes,kv_tokens_total,latency_us";
+    const PUBLIC: &'static [PublicTable] = &[];
+
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
+        let call = MixedCall {
+            heads: heads(row, |_| 1)?,
+            num_prefills: size(row, "num_prefills")?,
+            num_scheduled_tokens: size(row, "num_scheduled_tokens")?,
+            num_computed_tokens: row.whole("num_computed_tokens", 0..=MAX_COUNT)?,
+            num_decodes: size(row, "num_decodes")?,
+            kv_tokens_total: size(row, "kv_tokens_total")?,
+        };
+        if call.kv_tokens_total < call.num_decodes {
+            return Err(
+                row.bad("kv_tokens_total", format!("{} at least: each decode reads its new token", call.num_decodes))
+            );
+        }
+        Ok(call)
     }
 }
 

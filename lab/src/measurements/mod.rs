@@ -14,6 +14,7 @@
 //! | `gemm.csv` | `dtype,m,n,k,latency_us` |
 //! | `attention_prefill.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,num_computed_tokens,latency_us` |
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
+//! | `attention_mixed.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,num_prefills,num_scheduled_tokens,num_computed_tokens,num_decodes,kv_tokens_total,latency_us` |
 //! | `moe.csv` | `dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,distribution,latency_us` |
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
 //! | `nccl.csv` | `collective,num_gpus,message_bytes,latency_us` |
@@ -51,7 +52,7 @@ mod tables;
 mod tests;
 
 pub use allreduce::AllReduceCall;
-pub use attention::{DecodeCall, Heads, PrefillCall};
+pub use attention::{DecodeCall, Heads, MixedCall, PrefillCall};
 pub use calls::Timed;
 pub use certificate::CERTIFICATE_FILE;
 pub use gemm::GemmCall;
@@ -92,7 +93,7 @@ impl Measurements {
         let names = file_names(dir)?;
         let mut stems = Stems(Vec::new());
         for_each_family(&mut stems)?;
-        stems.0.push(SmallKernelCall::STEM);
+        stems.0.extend([MixedCall::STEM, SmallKernelCall::STEM]);
         let mut folder = Folder {
             dir,
             certificate: Certificate::read(dir, &stems.0)?,
@@ -103,6 +104,7 @@ impl Measurements {
             notes: Vec::new(),
         };
         for_each_family(&mut folder)?;
+        folder.read::<MixedCall>()?;
         folder.read::<SmallKernelCall>()?;
         folder.finish()?;
         Ok(Measurements { calls: folder.calls, sources: folder.sources, notes: folder.notes })

@@ -70,12 +70,15 @@ fn every_row_of_the_kit_has_a_place() {
         &Hardware::find("h100").unwrap(),
     )
     .unwrap();
-    for operator in ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "small_kernels"] {
+    for operator in
+        ["gemm", "attention_prefill", "attention_decode", "attention_mixed", "moe", "allreduce", "small_kernels"]
+    {
         let left_out = rows.left_out_of(operator, false);
         assert!(left_out.is_empty(), "{operator}: {left_out:?}");
     }
     assert_eq!((rows.of::<PrefillModel>().len(), rows.off_table.prefill_prior_kv.len()), (2, 2));
     assert_eq!((rows.of::<DecodeModel>().len(), rows.off_table.decode_uneven.len()), (4, 8));
+    assert_eq!(rows.off_table.mixed.len(), 6);
     assert_eq!(
         (rows.of::<GemmModel>().len(), rows.of::<MoeModel>().len(), rows.off_table.small_kernels.len()),
         (4, 4, 29)

@@ -101,7 +101,7 @@ fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -
 }
 
 /// The series of a call; an error is the reason why no table takes the row.
-fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'static str> {
+pub(in crate::calibrate) fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'static str> {
     Ok(AttentionKey {
         engine: source.engine.to_string(),
         kv_dtype: match heads.kv_dtype {

@@ -1,7 +1,7 @@
 //! What each kernel family needs to be calibrated: the place of its rows in a table, features of the trees, labels of the report.
 
 mod allreduce;
-mod attention;
+pub(super) mod attention;
 mod gemm;
 mod linear_attention;
 mod moe;

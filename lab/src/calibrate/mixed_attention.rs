@@ -1,0 +1,82 @@
+//! Measured attention calls of prefill chunks beside decodes. No table holds them: a check predicts them as a step's attention is.
+
+use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
+use ridgepoint::internals::efficiency::{Provenance, Tables, mixed};
+use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::{Hardware, Result};
+
+use super::families::attention::attention_key;
+use super::family::Calibrated;
+use super::off_table::{METHOD, OffTable, TOO_LONG, UNEVEN_WINDOW, heads_of};
+use super::operators::{NO_SERIES, own_series};
+use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
+use super::source::Source;
+use crate::measurements::{MixedCall, Timed};
+
+/// A measured call of both kinds.
+#[derive(Debug, Clone)]
+pub struct MixedAttention {
+    /// Series that predict it.
+    key: AttentionKey,
+    call: mixed::MixedCall,
+    time_us: f64,
+}
+
+impl MixedAttention {
+    /// The call of a row; an error is the reason why it cannot be looked up.
+    pub(super) fn new(row: &Timed<MixedCall>, source: &Source) -> std::result::Result<Self, String> {
+        let (call, too_long) = (&row.call, |_| TOO_LONG);
+        let key = attention_key(&call.heads, source)?;
+        let query = u32::try_from(call.num_scheduled_tokens).map_err(too_long)?;
+        let computed = u32::try_from(call.num_computed_tokens).map_err(too_long)?;
+        if key.window.is_some_and(|window| call.kv_tokens_total > window * call.num_decodes) {
+            return Err(UNEVEN_WINDOW.to_owned());
+        }
+        let (heads, window) = (heads_of(&key, &call.heads)?, call.heads.window);
+        let call = mixed::MixedCall {
+            heads,
+            num_prefills: call.num_prefills,
+            query_tokens: call.num_prefills * call.num_scheduled_tokens,
+            pairs: call.num_prefills as f64 * visible_pairs(window, query, computed) as f64,
+            chunk_kv_tokens: call.num_prefills * visible_tokens(window, query, computed),
+            num_decodes: call.num_decodes,
+            decode_kv_tokens: call.kv_tokens_total,
+        };
+        Ok(MixedAttention { key, call, time_us: row.latency_us })
+    }
+}
+
+impl OffTable {
+    /// Scores calls of chunks beside decodes against the tables of each kind.
+    ///
+    /// # Errors
+    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill or decode attention.
+    pub fn check_mixed(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
+        if self.mixed.is_empty() {
+            return Ok(OperatorReport::default());
+        }
+        let (prefills, decodes) =
+            (own_series::<PrefillModel>(hardware, tables)?, own_series::<DecodeModel>(hardware, tables)?);
+        let (mut predictions, mut left_out) = (Vec::with_capacity(self.mixed.len()), LeftOut::new());
+        for MixedAttention { key, call, time_us } in &self.mixed {
+            let name = key.to_string();
+            if !prefills.contains_key(&name) || !decodes.contains_key(&name) {
+                leave_out(&mut left_out, NO_SERIES, 1);
+                continue;
+            }
+            let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
+            let (kv_heads, group) =
+                (call.heads.num_kv_heads as f64, call.heads.num_heads as f64 / call.heads.num_kv_heads as f64);
+            let (prefill, decode) =
+                (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
+            let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);
+            let prefill =
+                PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
+            let predicted_us = call.time_us(&prefill, &decode, chip.sm_count);
+            predictions.push(Prediction::new(&name, PrefillModel::label(key), *time_us, predicted_us));
+        }
+        Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
+    }
+}
