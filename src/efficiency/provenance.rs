@@ -41,6 +41,8 @@ pub enum Bound {
     Compute,
     /// Device memory bandwidth.
     Memory,
+    /// The board's power, which does not let the matrix units run at their highest clock for long.
+    Power,
     /// The link between GPUs.
     Network,
     /// Neither: a launch, a dependency, too little work to fill the chip.

@@ -43,7 +43,11 @@ const FIGURES: [Figure; 3] = [
         unit_name: "TFLOP/s",
         of: |gpu| gpu.peaks_dense_flop_per_s.get(&DType::Float16).copied(),
         // The units of both formats are the same ones.
-        set: |gpu, value| gpu.peaks_dense_flop_per_s.extend([DType::Float16, DType::Bfloat16].map(|of| (of, value))),
+        set: |gpu, value| {
+            gpu.peaks_dense_flop_per_s.extend([DType::Float16, DType::Bfloat16].map(|of| (of, value)));
+            // What was measured of another chip.
+            gpu.power_limit = None;
+        },
     },
     Figure {
         key: "memory_gb",

@@ -1,6 +1,7 @@
 //! Reads a GPU's TOML file: every key is known, every number is within decades of a real chip's, and one error lists all
 //! problems.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use super::sense::{Sense, check_peaks};
 use super::spec::{
-    Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, SERVER_GPUS,
+    Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
+    SERVER_GPUS,
 };
 use crate::dtype::DType;
 use crate::error::Result;
@@ -21,6 +23,14 @@ const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_fp8_dense_flop_per_s", DType::Fp8),
     ("peak_int8_dense_flop_per_s", DType::Int8),
     ("peak_fp4_dense_flop_per_s", DType::Fp4),
+];
+
+/// Rates of `[power_limit]`.
+const SUSTAINED_KEYS: [(&str, DType); 4] = [
+    ("sustained_fp16_dense_flop_per_s", DType::Float16),
+    ("sustained_bf16_dense_flop_per_s", DType::Bfloat16),
+    ("sustained_fp8_dense_flop_per_s", DType::Fp8),
+    ("sustained_int8_dense_flop_per_s", DType::Int8),
 ];
 
 impl Hardware {
@@ -77,6 +87,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     let link = file.section("interconnect");
     let network = file.section("network");
     let host = file.section("host_link");
+    let power = file.section("power_limit");
     let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
@@ -95,13 +106,16 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         let (kind, unidirectional_bytes_per_s) = read_link(host, sense, HostLinkKind::Pcie, &mut sources);
         HostLink { kind, unidirectional_bytes_per_s }
     });
+    let optional = |key: &str| sense.figure(&datasheet, key);
+    let peaks: BTreeMap<DType, f64> =
+        PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect();
+    let power_limit = power.map(|power| read_power_limit(power, &peaks, sense, &mut sources));
     // Cards that talk over PCIe reach the host over it too.
     let same = interconnect
         .filter(|link| link.kind == InterconnectKind::Pcie)
         .map(|link| HostLink { kind: HostLinkKind::Pcie, unidirectional_bytes_per_s: link.unidirectional_bytes_per_s });
 
     datasheet.require(&["sm_count"]);
-    let optional = |key: &str| sense.figure(&datasheet, key);
     let hardware = Hardware {
         name: name.to_owned(),
         aliases,
@@ -113,10 +127,11 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         hbm_bytes_per_s: required(sense, &datasheet, "hbm_bytes_per_s"),
         hbm_capacity_bytes: required(sense, &datasheet, "hbm_capacity_bytes"),
         ecc_bytes: optional("ecc_bytes"),
-        peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
+        peaks_dense_flop_per_s: peaks,
         interconnect,
         network,
         host_link: host_link.or(same),
+        power_limit,
         sources,
         notes: Vec::new(),
     };
@@ -136,6 +151,30 @@ fn read_link<K: DeserializeOwned>(link: Keys<'_>, sense: Sense, default: K, sour
     sources.push(source(&link));
     link.finish();
     (kind, unidirectional_bytes_per_s)
+}
+
+/// Reads what the matrix units sustain. Its source joins `sources`.
+fn read_power_limit(
+    power: Keys<'_>,
+    peaks: &BTreeMap<DType, f64>,
+    sense: Sense,
+    sources: &mut Vec<String>,
+) -> PowerLimit {
+    let mut flop_per_s = BTreeMap::new();
+    for (key, dtype) in SUSTAINED_KEYS {
+        let Some(rate) = sense.figure(&power, key) else { continue };
+        if peaks.get(&dtype).is_none_or(|peak| rate > *peak) {
+            power.problem(key, "is above the datasheet's peak, or has none");
+        }
+        flop_per_s.insert(dtype, rate);
+    }
+    if flop_per_s.is_empty() {
+        power.problem("sustained_bf16_dense_flop_per_s", "is missing: give the rate of one format at least");
+    }
+    let bytes_per_s = required(sense, &power, "bytes_per_s");
+    sources.push(source(&power));
+    power.finish();
+    PowerLimit { flop_per_s, bytes_per_s }
 }
 
 fn required(sense: Sense, section: &Keys<'_>, key: &str) -> f64 {

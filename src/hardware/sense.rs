@@ -10,7 +10,7 @@ use crate::input::Keys;
 /// The chips of `hardware/*.toml` have links of 32 GB/s to 900 GB/s, L2 caches of 6 MiB to 128 MiB, clocks of 1.4 GHz to
 /// 2.6 GHz, memories of 24 GiB to 180 GiB at 0.3 TB/s to 8 TB/s, and peaks of 19.5 TFLOP/s to 9 PFLOP/s. One to three decades
 /// on either side leave room for older, smaller and future chips.
-const FIGURES: [(&str, f64, f64, &str); 12] = [
+const FIGURES: [(&str, f64, f64, &str); 17] = [
     ("unidirectional_bytes_per_s", 1e9, 1e14, "B/s"),
     ("l2_bytes", 1e5, 1e11, "B"),
     ("boost_clock_hz", 1e8, 1e11, "Hz"),
@@ -23,6 +23,11 @@ const FIGURES: [(&str, f64, f64, &str); 12] = [
     ("peak_fp8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
     ("peak_int8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
     ("peak_fp4_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
+    ("sustained_fp16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
+    ("sustained_bf16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
+    ("sustained_fp8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
+    ("sustained_int8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
+    ("bytes_per_s", 1e10, 1e16, "B/s"),
 ];
 /// Most streaming multiprocessors; the largest chip of `hardware/*.toml` has 188.
 pub(super) const MAX_SMS: u32 = 10_000;

@@ -103,6 +103,20 @@ impl HostLink {
     pub const EFFICIENCY: f64 = 0.85;
 }
 
+/// What the board's power allows the matrix units of a GPU that is kept busy.
+///
+/// # Formula
+/// A call that goes on for more than some 10 ms takes at least `FLOPs / flop_per_s + bytes / bytes_per_s`: work costs energy by the
+/// FLOP and by the byte, and the clock falls until its power is that of the board.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PowerLimit {
+    /// FLOP per second by the format of the operands, where nothing is moved.
+    pub flop_per_s: BTreeMap<DType, f64>,
+    /// Bytes per second to and from device memory, where nothing is computed: beyond what the memory can do.
+    pub bytes_per_s: f64,
+}
+
 /// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure. All figures are finite and
 /// above zero.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -142,6 +156,9 @@ pub struct Hardware {
     /// The link to the host; the one to other GPUs if that is PCIe. `None` if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,
+    /// What the matrix units sustain within the board's power; `None` if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_limit: Option<PowerLimit>,
     /// Sources of the figures.
     pub sources: Vec<String>,
     /// What a user should know of the figures. Every estimate repeats it.

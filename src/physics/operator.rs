@@ -127,6 +127,8 @@ pub enum Kernel {
     },
     /// Sums or searches over rows. One block of threads walks each row.
     RowScan {
+        /// Kernel launches.
+        launches: u64,
         /// Values that the block visits, row after row of its sweeps.
         row: u64,
         /// Values that it takes at once.
@@ -138,7 +140,9 @@ impl Kernel {
     /// Kernel launches of one call.
     pub(super) fn launches(&self) -> u64 {
         match self {
-            Kernel::Elementwise { launches } | Kernel::Sort { launches } => *launches,
+            Kernel::Elementwise { launches } | Kernel::Sort { launches } | Kernel::RowScan { launches, .. } => {
+                *launches
+            }
             Kernel::State { kernel, heads, .. } => kernel.launches(heads.recurrence),
             _ => 1,
         }

@@ -14,7 +14,7 @@ use super::names::OperatorKind::{Penalties, Sampling};
 use super::operator::Kernel;
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
-use super::truncation::{DRAWN_LAUNCHES, Truncation, drawn_bytes_per_logit};
+use super::truncation::{DRAWN_LAUNCHES, REDUCTION_TILE, Truncation, drawn_bytes_per_logit};
 
 /// Whether the server takes its parameters from the model's `generation_config.json`: vLLM and SGLang (`--sampling-defaults model`) do
 /// unless told otherwise (`server_args.py` of SGLang 0.5.9). TensorRT-LLM's server is taken to have defaults of its own, which truncate
@@ -102,15 +102,17 @@ pub(super) fn templates(
         list.push(Template::elementwise(Penalties, Rows::Sampled, bytes, PENALTY_LAUNCHES));
     }
     list.extend(truncation.templates(sampling, vocab));
-    let (bytes_per_logit, launches) = if sampling.is_greedy() {
-        (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES)
+    // Reductions of whole rows: an argmax, a softmax, both.
+    let (bytes_per_logit, launches, reductions) = if sampling.is_greedy() {
+        (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES, 1)
     } else if truncation.draws() && sampling.truncates() {
-        (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES)
+        (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES, 1)
     } else {
-        (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES)
+        (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES, 2)
     };
     let bytes = row_bytes(bytes_per_logit) + 2.0 * hidden_bytes;
-    list.push(Template::elementwise(Sampling, Rows::Sampled, bytes, launches));
+    let kernel = Kernel::RowScan { launches, row: reductions * vocab, tile: REDUCTION_TILE };
+    list.push(Template::streaming(Sampling, Rows::Sampled, bytes, kernel));
     list
 }
 

@@ -1,7 +1,8 @@
 //! How logits are truncated by top-p and top-k: a sort, a search or rejection, by the engine and its version.
 //!
-//! What a search and rejection launch is known from their sources; how long a block of threads takes for a tile of values, and how many
-//! steps a search needs, is assumed: no such kernel was measured.
+//! What they launch is known from their sources. How long a block of threads takes for a row was measured on an H100 with logits that
+//! fall as those of language models do (`bench_data/measured/h100_sxm/2026-11-26`, `truncation.csv`); a search and rejection take
+//! three to five times as long over random ones, which truncate little.
 
 use crate::engine::Engine;
 use crate::model::SamplingParams;
@@ -85,12 +86,22 @@ const TOP_K_ALONE_LAUNCHES: u64 = 9 + TOP_K_MASK_LAUNCHES;
 /// PyTorch 2.9, `tensor_kernel_scan_innermost_dim_impl` in `aten/src/ATen/native/cuda/ScanUtils.cuh`.
 const SCAN_TILE: u64 = 1024;
 
-/// Values that a block of threads of the search and of rejection takes at once.
+/// Values of a row that a block of threads reduces in the time of a tile: PyTorch's softmax of 128,256 logits takes 33 µs on an H100, its
+/// argmax 27.
+pub(super) const REDUCTION_TILE: u64 = 5350;
+
+/// Values that a block of threads of the search takes at once.
 ///
 /// # Source
-/// vLLM 0.19.0, `BLOCK_SIZE_TRUNC` in `vllm/v1/sample/ops/topk_topp_triton.py`, whose sweeps over whole rows take twice as many;
-/// FlashInfer 0.6.12, 1,024 threads of four values in `TopPSamplingFromProb` (`include/flashinfer/sampling.cuh`).
-const WIDE_TILE: u64 = 4096;
+/// vLLM 0.19.0, `BLOCK_SIZE_TRUNC` in `vllm/v1/sample/ops/topk_topp_triton.py`, whose sweeps over whole rows take twice as many.
+const SEARCH_BLOCK: u64 = 4096;
+
+/// Values that it takes in the time of a tile. Measured: 125 µs for top-k of 128,256 logits, 155 with top-p, 205 to 250 for top-p.
+const SEARCH_TILE: u64 = 2900;
+
+/// Values that a block of threads of rejection takes in the time of a tile. Measured: 49 µs for 16 rows of 128,256 probabilities, 61 to 86
+/// for 64.
+const REJECTION_TILE: u64 = 9200;
 
 /// Steps of a search for a cut. Each leaves a third of the range (assumed: neighbours among a row's largest values lie some 1/243 of
 /// it apart).
@@ -116,8 +127,8 @@ const SEARCH_TOP_P_BYTES_PER_LOGIT: f64 = 4.0 + 4.0 + 8.0;
 /// vLLM 0.19.0, `_topk_topp_kernel` in `vllm/v1/sample/ops/topk_topp_triton.py`.
 fn searched_values(vocab: u64, top_p: bool, top_k: bool) -> u64 {
     if top_k {
-        let tiles = SEARCH_STEPS + if top_p { 2 + 2 * SEARCH_STEPS } else { 0 };
-        return 2 * vocab + WIDE_TILE * tiles;
+        let blocks = SEARCH_STEPS + if top_p { 2 + 2 * SEARCH_STEPS } else { 0 };
+        return 2 * vocab + SEARCH_BLOCK * blocks;
     }
     3 * vocab + 2 * SEARCH_STEPS * vocab / SEARCHED_DIVISOR
 }
@@ -128,11 +139,12 @@ const ROUNDS: u64 = 2;
 /// Values that a block visits in a round, in halves of a row: on average half of it to draw, all of it to sum what is likelier.
 const ROUND_HALVES: u64 = 3;
 
-/// Bytes per logit of masking all but the k largest: each is read once, kept in shared memory and written.
+/// Bytes per logit of masking all but the k largest. Each is read once, kept in shared memory and written, which is 8; blocks of threads that
+/// wait for each other make it as long as 20: 82 µs for 64 rows of 128,256, 260 for 256.
 ///
 /// # Source
-/// FlashInfer 0.6.12, `RadixTopKMaskLogitsKernel_MultiCTA` in `include/flashinfer/topk.cuh`.
-const TOP_K_REJECTION_BYTES_PER_LOGIT: f64 = 8.0;
+/// FlashInfer 0.6.12, `RadixTopKMaskLogitsKernel_MultiCTA` in `include/flashinfer/topk.cuh`, on an H100.
+const TOP_K_REJECTION_BYTES_PER_LOGIT: f64 = 20.0;
 
 /// Bytes per logit around rejection.
 ///
@@ -178,15 +190,17 @@ impl Truncation {
             Truncation::Search => {
                 let mut list = sorted(top_p, top_k, vocab, Rows::FewSampled);
                 let per_logit = if top_k { SEARCH_TOP_K_BYTES_PER_LOGIT } else { SEARCH_TOP_P_BYTES_PER_LOGIT };
-                let kernel = Kernel::RowScan { row: searched_values(vocab, top_p, top_k), tile: WIDE_TILE };
+                let kernel =
+                    Kernel::RowScan { launches: 1, row: searched_values(vocab, top_p, top_k), tile: SEARCH_TILE };
                 list.push(Template::streaming(TruncationSearch, Rows::ManySampled, bytes(per_logit), kernel));
                 list
             }
             Truncation::Rejection | Truncation::JointRejection => {
                 let masks_first = top_p && top_k && self == Truncation::Rejection;
-                let mask = Template::elementwise(TopK, Rows::Sampled, bytes(TOP_K_REJECTION_BYTES_PER_LOGIT), 1);
+                let reduction = Kernel::RowScan { launches: 1, row: vocab, tile: REDUCTION_TILE };
+                let mask = Template::streaming(TopK, Rows::Sampled, bytes(TOP_K_REJECTION_BYTES_PER_LOGIT), reduction);
                 let visited = ROUNDS * ROUND_HALVES * vocab / 2;
-                let kernel = Kernel::RowScan { row: visited, tile: WIDE_TILE };
+                let kernel = Kernel::RowScan { launches: 1, row: visited, tile: REJECTION_TILE };
                 let draw = Template::streaming(RejectionSampling, Rows::Sampled, 4.0 * visited as f64, kernel);
                 masks_first.then_some(mask).into_iter().chain([draw]).collect()
             }
@@ -199,7 +213,6 @@ fn sorted(top_p: bool, top_k: bool, vocab: u64, rows: Rows) -> Vec<Template> {
     let row = |kind: OperatorKind, bytes_per_logit: f64, kernel: Kernel| {
         Template::streaming(kind, rows, bytes_per_logit * vocab as f64, kernel)
     };
-    let elementwise = |kind, bytes_per_logit, launches| row(kind, bytes_per_logit, Kernel::Elementwise { launches });
     let mut list = Vec::new();
     // Where a search serves many rows, few are sorted for top-k too.
     let sorts_for_top_k = rows == Rows::FewSampled;
@@ -207,8 +220,13 @@ fn sorted(top_p: bool, top_k: bool, vocab: u64, rows: Rows) -> Vec<Template> {
         list.push(row(TopPSort, SORT_BYTES_PER_LOGIT, Kernel::Sort { launches: SORT_LAUNCHES }));
     }
     if top_p {
-        list.push(row(TopPCumsum, CUMSUM_BYTES_PER_LOGIT, Kernel::RowScan { row: vocab, tile: SCAN_TILE }));
-        list.push(elementwise(TopPMask, TOP_P_MASK_BYTES_PER_LOGIT, TOP_P_MASK_LAUNCHES));
+        list.push(row(
+            TopPCumsum,
+            CUMSUM_BYTES_PER_LOGIT,
+            Kernel::RowScan { launches: 1, row: vocab, tile: SCAN_TILE },
+        ));
+        let softmax = Kernel::RowScan { launches: TOP_P_MASK_LAUNCHES, row: vocab, tile: REDUCTION_TILE };
+        list.push(row(TopPMask, TOP_P_MASK_BYTES_PER_LOGIT, softmax));
     }
     if top_k {
         let (bytes, launches) = match (top_p, sorts_for_top_k) {
@@ -216,7 +234,12 @@ fn sorted(top_p: bool, top_k: bool, vocab: u64, rows: Rows) -> Vec<Template> {
             (false, true) => (TOP_K_MASK_BYTES_PER_LOGIT + SCATTER_BYTES_PER_LOGIT, TOP_K_MASK_LAUNCHES + 2),
             (false, false) => (TOP_K_ALONE_BYTES_PER_LOGIT, TOP_K_ALONE_LAUNCHES),
         };
-        list.push(elementwise(TopK, bytes, launches));
+        // Without an order, the k-th logit is selected within a block of threads.
+        let kernel = match top_p || sorts_for_top_k {
+            true => Kernel::Elementwise { launches },
+            false => Kernel::RowScan { launches, row: vocab, tile: REDUCTION_TILE },
+        };
+        list.push(row(TopK, bytes, kernel));
     }
     list
 }
@@ -264,24 +287,25 @@ mod tests {
         assert_eq!(named(&list), ["top_p_sort", "top_p_cumsum", "top_p_mask", "top_k", "truncation_search"]);
         assert!(list[..4].iter().all(|kernel| kernel.1 == Rows::FewSampled) && MANY_SAMPLED == 8);
         // 2 · 20 tiles, 5 for top-k, 2 + 10 for top-p.
-        let search = Kernel::RowScan { row: 57 * 4096, tile: 4096 };
-        assert_eq!(list[4], ("truncation_search", Rows::ManySampled, 12.0, search));
+        let search = |blocks: u64| Kernel::RowScan { launches: 1, row: blocks * 4096, tile: SEARCH_TILE };
+        assert_eq!(list[4], ("truncation_search", Rows::ManySampled, 12.0, search(57)));
         let top_k = kernels("0.19.0", None, K);
         assert_eq!((top_k[0].0, top_k[1].2), ("top_p_sort", 14.0 + 24.0), "few rows are sorted for top-k alone");
-        assert_eq!(top_k[2].3, Kernel::RowScan { row: 45 * 4096, tile: 4096 });
+        assert_eq!(top_k[2].3, search(45));
         // Three sweeps, and ten over a fifth of the row.
         let top_p = kernels("0.19.0", P, None);
-        assert_eq!((top_p[3].2, top_p[3].3), (16.0, Kernel::RowScan { row: 100 * 4096, tile: 4096 }));
+        assert_eq!((top_p[3].2, top_p[3].3), (16.0, search(100)));
     }
 
     #[test]
     fn rejection_reads_rows_three_times() {
         let draw = |list: &[(&'static str, Rows, f64, Kernel)]| *list.last().unwrap();
-        let expected = ("rejection_sampling", Rows::Sampled, 12.0, Kernel::RowScan { row: 60 * 4096, tile: 4096 });
+        let visits = Kernel::RowScan { launches: 1, row: 3 * 81_920, tile: REJECTION_TILE };
+        let expected = ("rejection_sampling", Rows::Sampled, 12.0, visits);
         assert_eq!(draw(&kernels("0.24.0", P, None)), expected);
         let both = kernels("0.24.0", P, K);
         assert_eq!((named(&both), draw(&both)), (vec!["top_k", "rejection_sampling"], expected));
-        assert_eq!((both[0].2, both[0].3), (8.0, Kernel::Elementwise { launches: 1 }));
+        assert_eq!((both[0].2, both[0].3), (20.0, Kernel::RowScan { launches: 1, row: 81_920, tile: REDUCTION_TILE }));
         let sampling = SamplingParams { top_p: P, top_k: K, ..SamplingParams::default() };
         assert_eq!(Truncation::JointRejection.templates(&sampling, 81_920).len(), 1, "SGLang masks nothing first");
         assert_eq!(named(&kernels("0.24.0", None, K)), ["rejection_sampling"]);

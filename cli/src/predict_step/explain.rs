@@ -28,7 +28,9 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
     let (number, time) = (plural(of.count, "call"), duration(of.time_us / calls));
     let (bound, efficiency) = (of.bound, percent(of.efficiency));
     let work = match of.bound {
-        Bound::Compute => format!("does {} at {efficiency} of the roofline", quantity(of.flops / calls, "FLOP")),
+        Bound::Compute | Bound::Power => {
+            format!("does {} at {efficiency} of the roofline", quantity(of.flops / calls, "FLOP"))
+        }
         Bound::Memory => format!("moves {} at {efficiency} of the roofline", quantity(of.bytes / calls, "B")),
         Bound::Network => format!("sends {} at {efficiency} of the link", quantity(of.bytes / calls, "B")),
         Bound::Latency => format!("has a roofline of {}, {efficiency} of its time", duration(of.bound_us / calls)),
@@ -70,6 +72,9 @@ fn way_out(group: Group, bound: Bound) -> &'static str {
     match (group, bound) {
         (Group::Projections, Bound::Memory) => "weights are read once a step; quantisation or more GPUs shorten it",
         (Group::Projections, Bound::Compute) => "time grows with the tokens; 8-bit formats or more GPUs shorten it",
+        (_, Bound::Power) => {
+            "a busy GPU lowers its clock to stay within its power; 8-bit formats or more GPUs shorten it"
+        }
         (Group::AttentionDecode, Bound::Memory) => "time grows with KV tokens; kv_cache_dtype fp8 or more GPUs help",
         (Group::AttentionDecode, _) => {
             "it is far from its roofline: short contexts wait on launches, longer ones take time with their KV tokens"

@@ -15,27 +15,32 @@ use super::collective_curve::{AllReduceCurve, ExchangeCurve};
 use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
-use crate::units::time_us;
+use crate::units::{self, time_us};
 use choice::{Choice, usable_dtype};
 use crossing::Crossing;
 
-/// Least time of a kernel inside a CUDA graph, µs: the shortest GEMM of the vLLM 0.14.0 tables takes 2.41 µs on an H200
-/// and 2.45 µs on an A100 and an H100, with next to nothing to do.
-const KERNEL_FLOOR_US: f64 = 2.45;
+/// Least time of a kernel inside a CUDA graph of a step, from its start to that of the next, µs. In steps of one and eight decodes of
+/// Llama-3.1-8B on an H100 and an H200, the kernels between the projections take 1.3 to 2.3 µs, 1.85 on average
+/// (`bench_data/measured/`, `step_kernels.csv`).
+const KERNEL_FLOOR_US: f64 = 1.85;
 
 /// Share of the datasheet bandwidth that kernels reach which only move bytes (as large copies and norms do; assumed).
 pub const STREAMING_EFFICIENCY: f64 = 0.85;
 
-/// Share of the datasheet bandwidth that PyTorch's radix sort reaches (assumed: with it, serving runs of models that sort on an H100
-/// have as little unexplained time as those of models that do not).
+/// Share of the datasheet bandwidth that PyTorch's radix sort reaches in vLLM 0.15, whose PyTorch is 2.9. With it, serving runs of models that
+/// sort on an H100 have as little unexplained time as those of models that do not. PyTorch 2.11 reaches 0.69 there below 128 rows, 0.45
+/// to 0.55 from there (`bench_data/measured/h100_sxm/2026-11-26`); with 0.4, runs of models that sort miss 5 % of their ITL. Whether
+/// 2.9 sorts so slowly, or a server spends that time otherwise, was not measured.
 const SORT_EFFICIENCY: f64 = 0.25;
 
-/// Time of a block of threads to sum a tile of a row's values, µs: a load from L2 and some 20 barriers (assumed).
-const SCAN_TILE_US: f64 = 1.2;
+/// Time of a block of threads to sum a tile of a row's values, µs: a load from L2 and some 20 barriers. Measured for PyTorch's running
+/// sum on an H100: 161 µs over 126 tiles. Other kernels have tiles of the size that takes as long.
+const SCAN_TILE_US: f64 = 1.25;
 
 /// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
 /// of their inputs, fused experts with the sort of tokens, the quantisation and the sum over a token's experts.
@@ -65,6 +70,8 @@ pub struct Timer {
     bytes_per_s: f64,
     /// What it pays for leaving the GPUs that a link joins.
     crossing: Option<Crossing>,
+    /// FLOP/s and bytes/s that the board's power allows.
+    sustained: Option<(f64, f64)>,
     /// Fallbacks and stand-ins that its times come from, in plain words.
     pub note: Option<String>,
 }
@@ -118,6 +125,7 @@ impl Timer {
                 None => choice.chip.hbm_bytes_per_s,
             },
             crossing,
+            sustained: sustained(operator, hardware, dtype, mode),
             note: (!choice.notes.is_empty()).then(|| choice.notes.join("; ")),
         })
     }
@@ -140,8 +148,14 @@ impl Timer {
         if let Some(crossing) = self.crossing.as_ref().filter(|_| provenance != Provenance::Ideal) {
             (time_us, provenance) = (crossing.time_us(time_us, operator.bytes), Provenance::Datasheet);
         }
-        let time_us = time_us.max(bound_us);
-        let bound = if bound_us < 0.25 * time_us {
+        let power_us = self.sustained.map_or(0.0, |(flop_per_s, bytes_per_s)| {
+            units::time_us(operator.flops, flop_per_s) + units::time_us(operator.bytes, bytes_per_s)
+        });
+        let is_held_back = power_us > time_us;
+        let time_us = time_us.max(bound_us).max(power_us);
+        let bound = if is_held_back {
+            Bound::Power
+        } else if bound_us < 0.25 * time_us {
             Bound::Latency
         } else if operator.group == OperatorGroup::Communication {
             Bound::Network
@@ -194,8 +208,8 @@ impl Timer {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
                 let moved_us = match kernel {
                     Kernel::Sort { .. } => bound_us / SORT_EFFICIENCY,
-                    Kernel::RowScan { row, tile } => {
-                        (bound_us / STREAMING_EFFICIENCY).max(row.div_ceil(tile) as f64 * SCAN_TILE_US)
+                    Kernel::RowScan { row, tile, .. } => {
+                        bound_us / STREAMING_EFFICIENCY + row.div_ceil(tile) as f64 * SCAN_TILE_US
                     }
                     _ => bound_us / STREAMING_EFFICIENCY,
                 };
@@ -204,6 +218,13 @@ impl Timer {
             _ => (bound_us, Provenance::Ideal),
         }
     }
+}
+
+/// FLOP/s and bytes/s that the board's power allows the products of `operator` on matrix units that compute in `dtype`.
+fn sustained(operator: &Operator, hardware: &Hardware, dtype: DType, mode: EfficiencyMode) -> Option<(f64, f64)> {
+    let is_product = matches!(operator.kernel, Kernel::Gemm { .. } | Kernel::Moe { .. });
+    let limit = hardware.power_limit.as_ref().filter(|_| is_product && mode == EfficiencyMode::Tables)?;
+    Some((*limit.flop_per_s.get(&dtype)?, limit.bytes_per_s))
 }
 
 /// Whether two operators differ in the batch only, so that one timer serves both.
