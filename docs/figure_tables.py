@@ -545,8 +545,28 @@ def unseen_experts(reports):
     return table(["GPU, format", "rows", "median %"], [[f"{gpu}, {name}", rows, error] for gpu, name, rows, error in lines])
 
 
+def whole_steps(reports):
+    pattern = r"^(\S+), (.+): (\d+) steps, ([\d.]+) %, ([-+][\d.]+) %$"
+    lines = re.findall(pattern, reports.tested("laws", "whole_steps"), re.MULTILINE)
+    rows = [[f"{gpu}, {kind}", steps, error, pct(float(bias), signed=True)] for gpu, kind, steps, error, bias in lines]
+    return table(["GPU, steps", "number", "median %", "bias %"], rows)
+
+
+def on_gpus(reports):
+    """Errors of the tables and rules on calls that we measured."""
+    rows = []
+    for gpu, folder in (("h100_sxm", "vllm-attention"), ("h100_sxm", "torch-small"), ("h200_sxm", "vllm-attention-quick")):
+        checked = reports.read("calibrate", "--check", f"bench_data/measured/{gpu}/2026-11-26/{folder}", "--hardware", gpu)
+        for operator, of in checked.items():
+            if operator != "attention_decode":
+                rows.append([f"{gpu}, {operator}", f"{of['rows']:,}", pct(of["median_ape_pct"]), pct(of["bias_pct"], signed=True)])
+    return table(["GPU, calls", "rows", "median %", "bias %"], rows)
+
+
 TABLES = {
     "serving": serving,
+    "whole-steps": whole_steps,
+    "on-gpus": on_gpus,
     "bars": bars,
     "layers": layers,
     "nothing-fitted": nothing_fitted,

@@ -260,6 +260,15 @@ fn one(entry: &GpuEntry, page: &mut Page) {
         };
         page.fact("host link", &format!("{kind} {}", quantity(host.unidirectional_bytes_per_s, "B/s")));
     }
+    if let Some(limit) = &gpu.power_limit {
+        let rates: Vec<String> =
+            limit.flop_per_s.iter().map(|(dtype, rate)| format!("{dtype} {}", quantity(*rate, ""))).collect();
+        let bytes = quantity(limit.bytes_per_s, "B/s");
+        page.fact(
+            "sustained",
+            &format!("{} FLOP/s without bytes, {bytes} without FLOPs, by its power", rates.join(", ")),
+        );
+    }
     page.fact("tables", &listed(&entry.tables, without_tables(gpu)));
     page.fact("correction", &listed(&entry.corrections, without_correction(gpu)));
     gpu.sources.iter().for_each(|source| page.fact("source", source));

@@ -10,6 +10,8 @@
 //! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
 //! - `interconnect.num_gpus` is how many GPUs the link joins, 8 if it is left out. Groups of ranks beyond it need `[network]`: the network
 //!   card that a server has for each GPU. `num_gpus_per_host` is how many of them one host has, the same up to 8.
+//! - `[power_limit]` is measured: what the matrix units sustain within the board's power, in FLOP/s by format and bytes/s. The datasheet has no such
+//!   figure; without the section, products have no bound of this kind.
 //! - A figure that is decades away from every real chip's is refused, as is a bf16 peak that the units cannot reach.
 //!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
 //! - `architecture = "cpu"` describes a CPU: `sm_count` is its cores, `hbm_…` its memory, `l2_bytes` its last-level cache, and

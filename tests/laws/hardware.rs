@@ -217,6 +217,27 @@ fn every_problem_of_a_file_is_reported_at_once() {
 }
 
 #[test]
+fn what_the_power_allows_is_below_the_peaks() {
+    let limited = |rates: &str| {
+        let text = format!("{TOY}[power_limit]\n{rates}\nsource = \"made up\"\nretrieved = \"2026-11\"\n");
+        Hardware::from_toml_str("toy", "toy.toml", &text)
+    };
+    let gpu = limited("sustained_bf16_dense_flop_per_s = 70e12\nbytes_per_s = 4e12").unwrap();
+    let limit = gpu.power_limit.unwrap();
+    assert_eq!((limit.flop_per_s[&DType::Bfloat16], limit.bytes_per_s, limit.flop_per_s.len()), (70e12, 4e12, 1));
+    for (rates, said) in [
+        ("sustained_bf16_dense_flop_per_s = 101e12\nbytes_per_s = 4e12", "above the datasheet's peak"),
+        ("sustained_int8_dense_flop_per_s = 50e12\nbytes_per_s = 4e12", "or has none"),
+        ("bytes_per_s = 4e12", "give the rate of one format at least"),
+        ("sustained_bf16_dense_flop_per_s = 70e12", "bytes_per_s is missing"),
+        ("sustained_bf16_dense_flop_per_s = 70\nbytes_per_s = 4e12", "must be from 1e11"),
+    ] {
+        let problems = problems_of(limited(rates));
+        assert!(problems.iter().any(|problem| problem.contains(said)), "{rates}: {problems:?}");
+    }
+}
+
+#[test]
 fn a_file_without_any_16_bit_peak_is_refused() {
     let problems = problems_of(toy("peak_bf16_dense_flop_per_s = 100e12\n", ""));
     assert!(problems.len() == 1 && problems[0].contains("peak_fp16_dense_flop_per_s"), "{problems:?}");

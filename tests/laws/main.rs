@@ -32,3 +32,4 @@ mod table_provenance;
 mod table_texts;
 mod tables;
 mod unseen_experts;
+mod whole_steps;
