@@ -33,7 +33,7 @@ type Operator struct {
 	Count      uint64
 	Flops      float64
 	Bytes      float64
-	Bound      string  // "compute", "memory", "network", "latency"
+	Bound      string  // "compute", "memory", "power", "network", "latency"
 	TimeUs     float64 `json:"time_us"`
 	BoundUs    float64 `json:"bound_us"`
 	Efficiency float64

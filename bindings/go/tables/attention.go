@@ -23,7 +23,8 @@ func spanOf(us, launchUs, blocksPerSm float64) span {
 // addedUs is the time that chunks add to a call of decodes.
 func addedUs(decodes, chunks span) float64 {
 	together := decodes.filled*decodes.us + chunks.filled*chunks.us
-	beyondLaunchUs := max(decodes.us, chunks.us, together) - decodes.us
+	besideUs := max(decodes.us, chunks.us, together) - decodes.us
+	beyondLaunchUs := 0.5 * (besideUs + chunks.us)
 	return max(beyondLaunchUs, chunks.launchUs+chunks.us-decodes.launchUs-decodes.us)
 }
 

@@ -35,7 +35,7 @@ class OperatorEstimate:
     bytes: float
     """Bytes moved in memory, or sent."""
     bound: str
-    """Limit of a call: "compute", "memory", "network" or "latency"."""
+    """Limit of a call: "compute", "memory", "power", "network" or "latency"."""
     time_us: float
     bound_us: float
     """Time at the roofline."""
