@@ -76,7 +76,7 @@ func TestTimesByHand(t *testing.T) {
 		{"six decodes share a cell with five", []uint32{1, 1, 1, 1, 1, 1}, []uint32{1, 1, 1, 1, 1, 1}, nil, 310 + 12 + 18 + 4*40},
 		{"a chunk", []uint32{0}, []uint32{2}, nil, 2 + 2 + 3 + 11 + 4*300},
 		{"a chunk that samples nothing", []uint32{0}, []uint32{2}, []bool{false}, 2 + 3 + 11 + 4*300},
-		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280.
+		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280 if all of the decode runs beside it, and does with half.
 		{"a chunk beside a decode", []uint32{0, 1}, []uint32{2, 1}, nil, 3 + 4 + 6 + 11 + 4*20 + 4*(280+290)/2},
 		{"two chunks", []uint32{0, 1}, []uint32{2, 3}, nil, 5 + 4 + 6 + 22 + 4*6},
 		{"a chunk beyond the graphs waits for its launches", []uint32{0}, []uint32{7}, nil, 900},
