@@ -31,16 +31,17 @@ impl MixedAttention {
         let key = attention_key(&call.heads, source)?;
         let query = u32::try_from(call.num_scheduled_tokens).map_err(too_long)?;
         let computed = u32::try_from(call.num_computed_tokens).map_err(too_long)?;
-        if key.window.is_some_and(|window| call.kv_tokens_total > window * call.num_decodes) {
+        if key.window.is_some_and(|window| call.kv_tokens_total.div_ceil(call.num_decodes) > window) {
             return Err(UNEVEN_WINDOW.to_owned());
         }
+        let of_all = |tokens: u64| call.num_prefills.checked_mul(tokens).ok_or(TOO_LONG);
         let (heads, window) = (heads_of(&key, &call.heads)?, call.heads.window);
         let call = mixed::MixedCall {
             heads,
             num_prefills: call.num_prefills,
-            query_tokens: call.num_prefills * call.num_scheduled_tokens,
+            query_tokens: of_all(call.num_scheduled_tokens)?,
             pairs: call.num_prefills as f64 * visible_pairs(window, query, computed) as f64,
-            chunk_kv_tokens: call.num_prefills * visible_tokens(window, query, computed),
+            chunk_kv_tokens: of_all(visible_tokens(window, query, computed))?,
             num_decodes: call.num_decodes,
             decode_kv_tokens: call.kv_tokens_total,
         };
@@ -67,8 +68,8 @@ impl OffTable {
                 continue;
             }
             let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
-            let (kv_heads, group) =
-                (call.heads.num_kv_heads as f64, call.heads.num_heads as f64 / call.heads.num_kv_heads as f64);
+            let kv_heads = call.heads.num_kv_heads as f64;
+            let group = call.heads.num_heads as f64 / kv_heads;
             let (prefill, decode) =
                 (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
             let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);

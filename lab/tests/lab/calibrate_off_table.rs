@@ -10,7 +10,7 @@ use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader
 use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
-use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
+use ridgepoint_lab::calibrate::off_table::{MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
@@ -95,6 +95,23 @@ fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
     assert_no_error(&report, 1);
     assert_eq!(report.by_dtype["bfloat16"].rows, 1);
     assert_eq!(report.by_series["vllm-0.14/bfloat16/d128/full"].rows, 1);
+}
+
+#[test]
+fn chunks_beside_decodes_that_take_as_long_as_predicted_have_no_error() {
+    let mut batch = vec![Request::decode(999); 8];
+    batch.push(Request::prefill(512, 2048));
+    // In a step, the operator of chunks is what they add to the call.
+    let time_us = predicted_us(&batch, "attention_decode") + predicted_us(&batch, "attention_prefill");
+    let columns = ATTENTION.replace("batch_size", "num_prefills");
+    let head = format!("{columns},num_scheduled_tokens,num_computed_tokens,num_decodes,kv_tokens_total,latency_us\n");
+    // As many tokens as a file may say, in as many chunks, are beyond every count.
+    let (most, long) = (1_u64 << 53, u32::MAX);
+    let rows = format!("32,8,128,bfloat16,0,1,512,2048,8,8000,{time_us}\n32,8,128,bfloat16,0,{most},{long},0,1,1,9\n");
+    let rows = rows_of(&[("attention_mixed.csv", head + &rows)]);
+    let report = made(rows.off_table.check_mixed(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    assert_no_error(&report, 1);
+    assert_eq!(rows.left_out_of(MIXED, false).into_values().sum::<usize>(), 1);
 }
 
 #[test]
