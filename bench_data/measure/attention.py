@@ -152,14 +152,14 @@ BACKENDS = {
     "sdpa_lower_right": sdpa_lower_right,
     "sdpa_per_request": sdpa_per_request,
 }
+ENGINE_BACKENDS = {"vllm": paged.BACKENDS}
+CUDA_BACKENDS = ("varlen_attn", "flash_varlen", "sdpa_lower_right")
+CPU_BACKENDS = ("sdpa_per_request", "sdpa_lower_right")
+
+
 def cache_shapes(name, problem):
     """Shapes of what a backend takes beside q: k and v, or one cache of blocks."""
     return [paged.shape(problem)] if name in paged.BACKENDS else [problem.packed_shape()] * 2
-
-
-ENGINE_BACKENDS = {"vllm": ("vllm_flash",)}
-CUDA_BACKENDS = ("varlen_attn", "flash_varlen", "sdpa_lower_right")
-CPU_BACKENDS = ("sdpa_per_request", "sdpa_lower_right")
 
 
 def relative_error(torch, got, want):

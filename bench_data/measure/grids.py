@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import sampler
 
-TABLES = ("attention_prefill", "attention_decode", "attention_mixed", "small_kernels", "moe", "gemm")
 ATTENTION = ("attention_prefill", "attention_decode", "attention_mixed")
+TABLES = (*ATTENTION, "small_kernels", "moe", "gemm")
 # Tables of which the kit times the kernels of an engine.
 ENGINE_TABLES = {"torch": TABLES, "vllm": ATTENTION}
 TIERS = ("tiny", "quick", "default", "full")

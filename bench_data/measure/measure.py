@@ -46,8 +46,9 @@ def parse(argv):
     parser.add_argument("--dry-run", action="store_true", help="print the grid and its bytes, touch no GPU")
     options = parser.parse_args(argv)
     options.tier = options.tier or "default"
-    options.tables = _listed(parser, "--kernels", options.kernels or ",".join(grids.ENGINE_TABLES[options.engine]), (*grids.TABLES, "allreduce"))
-    others = [table for table in options.tables if table not in grids.ENGINE_TABLES[options.engine]]
+    of_engine = grids.ENGINE_TABLES[options.engine]
+    options.tables = _listed(parser, "--kernels", options.kernels or ",".join(of_engine), (*grids.TABLES, "allreduce"))
+    others = [table for table in options.tables if table not in of_engine]
     if options.engine != "torch" and others:
         parser.error(f"--kernels: {', '.join(others)} of --engine {options.engine} are not timed by this kit")
     options.dtypes = _listed(parser, "--dtype", options.dtype, grids.DTYPES)

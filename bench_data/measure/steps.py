@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import attention  # noqa: E402
 import paged  # noqa: E402
 from fused import FUSED  # noqa: E402
+from timing import captured  # noqa: E402
 
 # hidden size, query heads, KV heads, head size, intermediate size, layers, vocabulary: of one GPU.
 MODELS = {
@@ -147,21 +148,6 @@ def pieces(model, step):
     return listed, 1 + 10 * model.layers + 5
 
 
-def captured(torch, side, pool, functions):
-    """A graph of the functions; they have run once before."""
-    graph = torch.cuda.CUDAGraph()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        graph.capture_begin(pool=pool)
-        try:
-            for function in functions:
-                function()
-        finally:
-            graph.capture_end()
-    torch.cuda.current_stream().wait_stream(side)
-    return graph
-
-
 def timed(torch, run, repeats):
     """(time on the GPU from the first kernel to the last, host time of the launches), medians in us."""
     for _ in range(2):
@@ -188,7 +174,7 @@ def measure(torch, model, step, mode, repeats, side):
     torch.cuda.synchronize()
     graphs = []
     if mode == "full":
-        graphs = [captured(torch, side, None, [function for function, _ in listed])]
+        graphs = [captured(torch.cuda, side, [function for function, _ in listed])]
         runs = [graphs[0].replay]
     elif mode == "piecewise":
         pool = torch.cuda.graph_pool_handle()
@@ -199,7 +185,7 @@ def measure(torch, model, step, mode, repeats, side):
                 function()
                 runs.append(function)
             else:
-                graphs.append(captured(torch, side, pool, [function]))
+                graphs.append(captured(torch.cuda, side, [function], pool=pool))
                 runs.append(graphs[-1].replay)
     else:
         runs = [function for function, _ in listed]

@@ -72,6 +72,22 @@ def summarise(samples_us):
     )
 
 
+def captured(cuda, side, calls, **options):
+    """A CUDA graph of the calls, which have run before, captured on the stream `side`; `options` are those of `capture_begin`."""
+    graph = cuda.CUDAGraph()
+    side.wait_stream(cuda.current_stream())
+    # Not `torch.cuda.graph`: its collection and cache flush on entry cost more than the measurement.
+    with cuda.stream(side):
+        graph.capture_begin(**options)
+        try:
+            for call in calls:
+                call()
+        finally:
+            graph.capture_end()
+    cuda.current_stream().wait_stream(side)
+    return graph
+
+
 class CudaTimer:
     """Captures calls into a CUDA graph and times its replays with events."""
 
@@ -101,17 +117,7 @@ class CudaTimer:
     def time(self, calls, plan):
         """Median time of one call when `plan.calls` calls, cycling through `calls`, run back to back."""
         cuda = self.torch.cuda
-        graph = cuda.CUDAGraph()
-        self.side.wait_stream(cuda.current_stream())
-        # Not `torch.cuda.graph`: its collection and cache flush on entry cost more than the measurement.
-        with cuda.stream(self.side):
-            graph.capture_begin()
-            try:
-                for i in range(plan.calls):
-                    calls[i % len(calls)]()
-            finally:
-                graph.capture_end()
-        cuda.current_stream().wait_stream(self.side)
+        graph = captured(cuda, self.side, [calls[i % len(calls)] for i in range(plan.calls)])
         for _ in range(2):
             graph.replay()
         pairs = []

@@ -110,6 +110,12 @@ impl DecodeCurve {
         AttentionShape { heads: HeadShape { shares_kv: self.is_latent, ..shape.heads }, ..*shape }
     }
 
+    /// Time of a call of decodes with `kv_tokens` keys together.
+    pub fn time_of(&self, heads: &AttentionHeads, num_requests: u64, kv_tokens: u64) -> Timed {
+        let (requests, keys) = (num_requests as f64, kv_tokens as f64);
+        self.time(&mean_attention(requests, requests, keys, keys, heads))
+    }
+
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         self.curve.timed::<DecodeModel>(&self.seen(shape), &[shape.keys.max(1.0), shape.batch * self.batch_factor])
@@ -144,6 +150,21 @@ impl PrefillCurve {
     /// The same with the decode attention of its heads.
     pub fn with_decode(self, decode: DecodeCurve) -> Self {
         PrefillCurve { decode: Some(decode), ..self }
+    }
+
+    /// Time of a call of prefill chunks. `mean_query_tokens` is their mean length over tokens: a chunk of a few tokens beside a long one
+    /// must not make that look short, so that chunks count by their tokens.
+    pub fn time_of(
+        &self,
+        heads: &AttentionHeads,
+        num_requests: u64,
+        (query_tokens, mean_query_tokens): (u64, f64),
+        pairs: f64,
+        kv_tokens: u64,
+    ) -> Timed {
+        let query_tokens = query_tokens as f64;
+        let shape = mean_attention(query_tokens / mean_query_tokens, query_tokens, pairs, kv_tokens as f64, heads);
+        self.time(&shape, num_requests as f64, heads.window.size())
     }
 
     /// Time for `requests` chunks alike in the mean. Measured prompts have no cached keys, so a chunk takes the time of a prompt of its

@@ -1,7 +1,7 @@
 //! Attention of a step that holds prefill chunks and decodes: engines give both to one variable-length call, while the
 //! tables time each kind alone.
 
-use super::curve::{DecodeCurve, PrefillCurve, mean_attention};
+use super::curve::{DecodeCurve, PrefillCurve};
 use super::kernel_model::QUERY_TILE;
 use crate::physics::{AttentionHeads, Kernel};
 use crate::units::{larger, real, smaller};
@@ -95,23 +95,23 @@ pub struct MixedCall {
 }
 
 impl MixedCall {
-    /// Time of the call by the curves of each kind, on a chip with `sm_count` SMs, µs.
+    /// Predicts the call's time from the curves of both kinds, on a chip with `sm_count` SMs, µs.
     pub fn time_us(&self, prefill: &PrefillCurve, decode: &DecodeCurve, sm_count: f64) -> f64 {
         let MixedCall { heads, num_prefills, query_tokens, pairs, chunk_kv_tokens, num_decodes, decode_kv_tokens } =
             *self;
+        let mean_query_tokens = real(query_tokens) / real(num_prefills);
         let chunks = Kernel::AttentionPrefill {
             heads,
             num_requests: num_prefills,
             query_tokens,
             pairs,
             kv_tokens: chunk_kv_tokens,
-            mean_query_tokens: real(query_tokens) / real(num_prefills),
+            mean_query_tokens,
         };
         let decodes = Kernel::AttentionDecode { heads, num_requests: num_decodes, kv_tokens: decode_kv_tokens };
-        let shape = mean_attention(real(num_prefills), real(query_tokens), pairs, real(chunk_kv_tokens), &heads);
-        let (chunks_us, _) = prefill.time(&shape, real(num_prefills), heads.window.size());
-        let (requests, keys) = (real(num_decodes), real(decode_kv_tokens));
-        let (decodes_us, _) = decode.time(&mean_attention(requests, requests, keys, keys, &heads));
+        let (chunks_us, _) =
+            prefill.time_of(&heads, num_prefills, (query_tokens, mean_query_tokens), pairs, chunk_kv_tokens);
+        let (decodes_us, _) = decode.time_of(&heads, num_decodes, decode_kv_tokens);
         let span = |time_us, launch_us, of: &Kernel| Span::new(time_us, launch_us, blocks(of) / sm_count);
         let chunks = span(chunks_us, prefill.curve.launch_us(), &chunks);
         decodes_us + added_us(&span(decodes_us, decode.curve.launch_us(), &decodes), &chunks)

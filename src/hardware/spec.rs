@@ -103,17 +103,17 @@ impl HostLink {
     pub const EFFICIENCY: f64 = 0.85;
 }
 
-/// What the board's power allows the matrix units of a GPU that is kept busy.
+/// Rates that a busy GPU sustains within its board's power limit.
 ///
 /// # Formula
-/// A call that goes on for more than some 10 ms takes at least `FLOPs / flop_per_s + bytes / bytes_per_s`: work costs energy by the
-/// FLOP and by the byte, and the clock falls until its power is that of the board.
+/// A product takes at least `FLOPs / flop_per_s + bytes / bytes_per_s` once the GPU has been busy for some 10 ms: each FLOP and each byte
+/// costs energy, and the GPU lowers its clock until it draws no more than its limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PowerLimit {
-    /// FLOP per second by the format of the operands, where nothing is moved.
+    /// Rate of a product that moved no bytes, FLOP per second, by the format of its operands.
     pub flop_per_s: BTreeMap<DType, f64>,
-    /// Bytes per second to and from device memory, where nothing is computed: beyond what the memory can do.
+    /// Rate of a call that computed nothing, bytes per second. It is above the memory's bandwidth, as memory alone does not reach the limit.
     pub bytes_per_s: f64,
 }
 
@@ -156,7 +156,7 @@ pub struct Hardware {
     /// The link to the host; the one to other GPUs if that is PCIe. `None` if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,
-    /// What the matrix units sustain within the board's power; `None` if it was not measured.
+    /// Rates within the board's power limit; `None` if they were not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit: Option<PowerLimit>,
     /// Sources of the figures.

@@ -95,7 +95,7 @@ fn sizes_and_rates_are_those_of_the_datasheets() {
         // GPUs that talk to each other over NVLink have a network and a link to the host with sources of their own.
         let of_links = if want.link == InterconnectKind::Pcie { 2 } else { 4 };
         assert_eq!(gpu.sources.len(), of_links + usize::from(gpu.power_limit.is_some()), "{name}");
-        // Measured rates lie well below the peak, and far above the memory's bandwidth.
+        // Sustained FLOP rates are below the peaks, and the rate of bytes is above the memory's bandwidth.
         if let Some(limit) = &gpu.power_limit {
             let share = |(dtype, rate): (&DType, &f64)| rate / gpu.peaks_dense_flop_per_s[dtype];
             assert!(limit.flop_per_s.iter().all(|of| (0.6..0.8).contains(&share(of))), "{name}");

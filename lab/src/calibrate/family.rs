@@ -25,7 +25,7 @@ pub trait Calibrated: Measured + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.
     const SHARES_FOREST: bool = true;
 
-    /// Quantile of the absolute residuals to which the trees clip them before they choose a split.
+    /// Quantile of the absolute residuals at which trees clip residuals before they choose a split.
     const PULL_LIMIT: f64 = 0.9;
 
     /// Share of the neighbours' mean difference from the trees that moves an estimate; the neighbours are noisy, too.

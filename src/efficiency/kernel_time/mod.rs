@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::chip::Chip;
 use super::collective_curve::{AllReduceCurve, ExchangeCurve};
-use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention};
+use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::dtype::DType;
@@ -32,14 +32,14 @@ const KERNEL_FLOOR_US: f64 = 1.85;
 /// Share of the datasheet bandwidth that kernels reach which only move bytes (as large copies and norms do; assumed).
 pub const STREAMING_EFFICIENCY: f64 = 0.85;
 
-/// Share of the datasheet bandwidth that PyTorch's radix sort reaches in vLLM 0.15, whose PyTorch is 2.9. With it, serving runs of models that
-/// sort on an H100 have as little unexplained time as those of models that do not. PyTorch 2.11 reaches 0.69 there below 128 rows, 0.45
-/// to 0.55 from there (`bench_data/measured/h100_sxm/2026-11-26`); with 0.4, runs of models that sort miss 5 % of their ITL. Whether
-/// 2.9 sorts so slowly, or a server spends that time otherwise, was not measured.
+/// Share of the datasheet bandwidth that PyTorch's radix sort reaches. It was chosen by serving runs of vLLM 0.15 (PyTorch 2.9) on an H100:
+/// with it, models that sort have as little unexplained time as models that do not; with 0.4, their ITL is 5 % too short. PyTorch 2.11 was
+/// measured at 0.69 below 128 rows and at 0.45 to 0.55 from 128 on (`bench_data/measured/h100_sxm/2026-11-26`). Why the runs need more
+/// time is not known.
 const SORT_EFFICIENCY: f64 = 0.25;
 
-/// Time of a block of threads to sum a tile of a row's values, µs: a load from L2 and some 20 barriers. Measured for PyTorch's running
-/// sum on an H100: 161 µs over 126 tiles. Other kernels have tiles of the size that takes as long.
+/// Time in which a block of threads sums a tile of a row's values, µs: a load from L2 and some 20 barriers. PyTorch's running sum takes
+/// 161 µs for 126 tiles on an H100. The tiles of other kernels are sized to take as long.
 const SCAN_TILE_US: f64 = 1.25;
 
 /// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
@@ -173,17 +173,9 @@ impl Timer {
             (
                 Curve::Prefill(curve),
                 Kernel::AttentionPrefill { heads, query_tokens, mean_query_tokens, pairs, kv_tokens, num_requests },
-            ) => {
-                // A chunk of a few tokens beside a long one must not make that look short: chunks count by their tokens.
-                let query_tokens = query_tokens as f64;
-                let chunks = query_tokens / mean_query_tokens;
-                let shape = mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads);
-                curve.time(&shape, num_requests as f64, heads.window.size())
-            }
+            ) => curve.time_of(&heads, num_requests, (query_tokens, mean_query_tokens), pairs, kv_tokens),
             (Curve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
-                let requests = num_requests as f64;
-                let keys = kv_tokens as f64;
-                curve.time(&mean_attention(requests, requests, keys, keys, &heads))
+                curve.time_of(&heads, num_requests, kv_tokens)
             }
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
