@@ -121,6 +121,7 @@ pub mod server_config {
     pub use crate::server_config::disk::KvDiskTier;
     pub use crate::server_config::offload::{KvOffloading, KvOffloadingSize};
     pub use crate::server_config::read::NOT_MODELLED;
+    pub use crate::server_config::transfers::KvTransfersSource;
 }
 #[cfg(feature = "replay")]
 pub mod workload {

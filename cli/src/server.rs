@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+#[cfg(feature = "serve")]
+use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::server_config::{Engine, ServerConfig};
 use ridgepoint::{Hardware, Model, Options, StepModel};
 use ridgepoint_lab::fit::unlike_the_fitted;
@@ -45,6 +47,11 @@ pub struct ServerArgs {
     /// offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec
     #[arg(long, value_name = "JSON", conflicts_with = "kv_offloading_size", help_heading = SCHEDULER)]
     kv_transfer_config: Option<String>,
+    /// File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it [default: a copy takes 20 µs, and its bytes at
+    /// 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it]
+    #[arg(long, value_name = "FILE", help_heading = SCHEDULER)]
+    #[cfg_attr(feature = "serve", schemars(with = "Option<KvTransfers>"))]
+    kv_transfers: Option<PathBuf>,
     /// Reuse KV blocks of equal prompt prefixes (on by default)
     #[arg(long, overrides_with = "no_enable_prefix_caching", help_heading = SCHEDULER)]
     enable_prefix_caching: bool,
@@ -110,6 +117,7 @@ impl ServerArgs {
     pub fn open(&self, options: &Options, outputs: &mut Outputs) -> Result<(Served, Engine, Vec<String>), Failure> {
         let (server, mut notes) = self.config()?;
         outputs.reads([&server.model, &server.hardware]);
+        outputs.reads(server.transfers_file());
         let data_dir = options.data_dir.as_deref();
         let ((model, precision_notes), hardware) = both(server.find_model(data_dir), server.find_hardware(data_dir))?;
         notes.extend(precision_notes);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use ridgepoint::internals::cold_start::{FittedRates, Rates, Storage};
+use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
 use ridgepoint_lab::cold_start::{compare, read_start_logs};
@@ -24,7 +25,7 @@ static SERVER: LazyLock<CaptureServer> = LazyLock::new(|| {
     let deployment = Deployment::default();
     let engine = EngineConfig { max_num_seqs: 8, ..EngineConfig::new(&deployment, 4096, 500) };
     let steps = StepModel::with_options(&LLAMA, &H100, &deployment, &ideal()).unwrap();
-    CaptureServer { engine, blocks_are_given: true, max_concurrency: None, steps }
+    CaptureServer { engine, blocks_are_given: true, max_concurrency: None, latency: CalibratedRoofline::new(steps) }
 });
 
 /// OpenTelemetry spans as JSON.

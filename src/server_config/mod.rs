@@ -7,8 +7,10 @@ pub(crate) mod offload;
 pub(crate) mod read;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transfers;
 
 pub(crate) use offload::KvOffloading;
+pub(crate) use transfers::KvTransfersSource;
 
 use std::path::Path;
 
@@ -20,6 +22,7 @@ use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::input::{FileKind, read_text};
 use crate::kv_capacity::KvCapacity;
+use crate::latency::KvTransfers;
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
 
@@ -48,7 +51,7 @@ pub struct SchedulerOptions {
 /// # Keys
 /// vLLM's engine arguments under their own names, with dashes or underscores, and those of published experiments: `model`,
 /// `hardware`, `tensor_parallelism` (`tensor_parallel_size`), `total_kv_blocks` (`num_gpu_blocks_override`), `precision`,
-/// `cpu_offload` (`cpu_offload_gb`). A key without a value counts as absent.
+/// `cpu_offload` (`cpu_offload_gb`). `kv_transfers` has measured times of KV transfers, as `ridgepoint ingest` writes them: a path or an object. A key without a value counts as absent.
 ///
 /// ```
 /// use ridgepoint::server_config::ServerConfig;
@@ -76,6 +79,8 @@ pub struct ServerConfig {
     pub num_gpu_blocks_override: Option<u32>,
     /// The host's tier of KV blocks; `None` without one.
     pub kv_offloading: Option<KvOffloading>,
+    /// Measured times of KV transfers; `None` takes those of the GPU's link to its host.
+    pub kv_transfers: Option<KvTransfersSource>,
     /// Notes for users about keys that have no effect.
     pub notes: Vec<String>,
     /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
@@ -91,6 +96,8 @@ pub struct Engine {
     pub capacity: KvCapacity,
     /// The file gives the number of blocks.
     pub blocks_are_given: bool,
+    /// Measured times of KV transfers.
+    pub kv_transfers: Option<KvTransfers>,
     /// Notes for users about unusual settings.
     pub notes: Vec<String>,
 }
@@ -107,6 +114,7 @@ impl ServerConfig {
             scheduler: SchedulerOptions::default(),
             num_gpu_blocks_override: None,
             kv_offloading: None,
+            kv_transfers: None,
             notes: Vec::new(),
             names_only: false,
         }
@@ -183,12 +191,12 @@ impl ServerConfig {
         find(data_dir, &self.hardware)
     }
 
-    /// Returns the scheduler and cache of this server. `max_model_len` defaults to the model's own limit, and the blocks to
+    /// Returns the scheduler and cache of this server, and its measured KV transfers. `max_model_len` defaults to the model's own limit, and the blocks to
     /// those of the memory equation with the sampler of `kernels`.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`] and
-    /// [`EngineConfig::validate`].
+    /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`],
+    /// [`EngineConfig::validate`] and a file of KV transfers.
     pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &crate::Engine) -> Result<Engine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
@@ -205,7 +213,7 @@ impl ServerConfig {
         }
         let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
         let scheduler = self.scheduler;
-        let config = EngineConfig {
+        let mut config = EngineConfig {
             num_gpu_blocks,
             enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
             enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
@@ -216,6 +224,10 @@ impl ServerConfig {
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };
+        let kv_transfers = self.kv_transfers.as_ref().map(|of| of.times(self.names_only)).transpose()?;
+        if let Some(transfers) = kv_transfers {
+            transfers::share_links(config.kv_offload.as_mut(), &transfers, &mut notes);
+        }
         if config.kv_offload.as_ref().is_some_and(|tier| tier.disk.is_some()) {
             notes.push(disk::RULES.to_owned());
         }
@@ -227,6 +239,7 @@ impl ServerConfig {
             ));
         }
         config.validate().map_err(|error| error.of(&self.origin))?;
-        Ok(Engine { config, capacity, blocks_are_given: self.num_gpu_blocks_override.is_some(), notes })
+        let blocks_are_given = self.num_gpu_blocks_override.is_some();
+        Ok(Engine { config, capacity, blocks_are_given, kv_transfers, notes })
     }
 }

@@ -2,31 +2,16 @@
 
 use serde_json::Value;
 
-use super::Engine;
 use super::disk::{KvDiskTier, SPEC};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::input::{Keys, NumberRange, object_or_text};
 use crate::kv_capacity::KvCapacity;
-use crate::latency::{CalibratedRoofline, TransferDirection};
 use crate::replay::KvOffload;
 use crate::units::GIB;
 
 /// The connector that a replay knows.
 const CONNECTOR: &str = "OffloadingConnector";
-
-impl Engine {
-    /// Checks that an engine with a host's tier knows how long its transfers take.
-    ///
-    /// # Errors
-    /// `ErrorKind::Invalid` for a chip whose link to the host is not known, unless the times were given.
-    pub fn check_transfers(&self, latency: &CalibratedRoofline) -> Result<()> {
-        match self.config.kv_offload {
-            None => Ok(()),
-            Some(_) => latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map(|_| ()),
-        }
-    }
-}
 
 /// Room for KV blocks in host memory.
 #[derive(Debug, Clone, Copy, PartialEq)]

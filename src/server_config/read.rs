@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{KvOffloading, SchedulerOptions, ServerConfig};
+use super::{KvOffloading, KvTransfersSource, SchedulerOptions, ServerConfig};
 use crate::deployment::Deployment;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
@@ -170,9 +170,9 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     let is_auto = keys.get("num_gpu_blocks_override").and_then(Value::as_str) == Some("auto");
     let num_gpu_blocks_override = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
     deployment.cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
-    let kv_offloading = KvOffloading::read(keys);
+    let (kv_offloading, kv_transfers) = (KvOffloading::read(keys), KvTransfersSource::read(keys));
     let server = ServerConfig::new(origin, model?, hardware?);
-    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, kv_offloading, ..server })
+    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, kv_offloading, kv_transfers, ..server })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

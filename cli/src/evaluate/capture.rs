@@ -99,10 +99,10 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         others = Some(OtherWaits { rows: waits, from: data });
     }
     let server = CaptureServer {
+        latency: engine.latency(steps)?,
         engine: engine.config,
         blocks_are_given: engine.blocks_are_given,
         max_concurrency: args.max_concurrency,
-        steps,
     };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut report = judge_capture(captured, server, others.as_ref(), AnsweredRequests(bar.clone()))?;

@@ -123,7 +123,7 @@ fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable,
     let mut notes = found.notes;
     let (Served { model, hardware, deployment, steps }, engine) =
         served(found.server, found.model, found.hardware, &found.options, &mut notes)?;
-    let latency = CalibratedRoofline::new(steps);
+    let latency = engine.latency(steps)?;
     Ok((Replayable { model, hardware, deployment, engine, latency, notes }, TABLES_BYTES))
 }
 
@@ -138,7 +138,6 @@ fn replayed(
     let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
     let mut warnings = of.notes.clone();
     warnings.append(&mut load.notes);
-    of.engine.check_transfers(&of.latency)?;
     let correction = of.latency.steps().correction();
     let spread = |noise: Noise| {
         let problem =

@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::latency::TransferLink;
 use ridgepoint::internals::replay::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters};
-use ridgepoint::internals::units::{GIB, ns_to_ms};
+use ridgepoint::internals::units::GIB;
 use ridgepoint::latency::{CalibratedRoofline, TransferDirection};
 use ridgepoint::replay::EngineConfig;
 use serde::Serialize;
@@ -50,8 +50,8 @@ impl DiskReport {
             cpu_to_disk: transfers.link(TransferDirection::CpuToDisk),
             disk_to_cpu: transfers.link(TransferDirection::DiskToCpu),
             is_assumed: transfers.cpu_to_disk.is_none() || transfers.disk_to_cpu.is_none(),
-            hit_share: (counted.asked_tokens > 0).then(|| disk.hit_tokens as f64 / counted.asked_tokens as f64),
-            mean_wait_ms: (disk.waits > 0).then(|| ns_to_ms(disk.wait_ns) / disk.waits as f64),
+            hit_share: counted.disk_hit_share(),
+            mean_wait_ms: disk.mean_wait_ms(),
             break_even: LoadOrCompute::break_even_from_disk(latency, engine).map(Comparison::from),
             longest: LoadOrCompute::from_disk(latency, engine, longest_blocks).into(),
             without_disk,

@@ -19,11 +19,10 @@ use std::thread::ScopedJoinHandle;
 use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::latency::{FittedBlackBox, KvTransfers};
+use ridgepoint::internals::latency::FittedBlackBox;
 use ridgepoint::internals::replay::KvWatch;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
-use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{KvOffload, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
@@ -59,10 +58,6 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
-    /// File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it [default: a copy takes 20 µs, and its bytes at
-    /// 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it]
-    #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
-    kv_transfers: Option<PathBuf>,
     #[command(flatten)]
     cold: ColdArgs,
     #[command(flatten)]
@@ -124,7 +119,7 @@ impl Simulate {
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let mut outputs = Outputs::new(common, args.output.force);
-    let (served, mut engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
+    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
@@ -132,23 +127,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
-    let mut latency = CalibratedRoofline::new(steps);
-    if let Some(path) = &args.kv_transfers {
-        outputs.reads([path]);
-        let transfers = KvTransfers::read(path)?;
-        latency = latency.with_kv_transfers(transfers);
-        match &mut engine.config.kv_offload {
-            Some(tier) => {
-                tier.contention = transfers.contention;
-                if tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some()) {
-                    let said = "--kv-transfers gives times of a disk, which have no effect without secondary_tiers";
-                    warnings.push(said.to_owned());
-                }
-            }
-            None => warnings.push("--kv-transfers has no effect without --kv-offloading-size".to_owned()),
-        }
-    }
-    engine.check_transfers(&latency)?;
+    let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {
         return Err(Failure::usage(
             "a latency model of --latency knows no times of KV transfers: leave out --kv-offloading-size",

@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::internals::replay::{LoadOrCompute, OffloadCounters, TransferCounters};
-use ridgepoint::internals::units::{GIB, ns_to_ms};
+use ridgepoint::internals::units::GIB;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Replay};
 use serde::Serialize;
@@ -89,12 +89,10 @@ impl OffloadReport {
         // The disk's part is a report of its own.
         let tier = KvOffload { disk: None, ..engine.kv_offload.clone()? };
         let counted = OffloadCounters { disk: None, ..replay.offload? };
-        let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let longest_blocks = LoadOrCompute::longest_blocks(engine);
         Some(OffloadReport {
-            hit_share: of(counted.hit_tokens, counted.asked_tokens),
-            mean_load_wait_ms: (counted.loads.count > 0)
-                .then(|| ns_to_ms(counted.load_wait_ns) / counted.loads.count as f64),
+            hit_share: counted.hit_share(),
+            mean_load_wait_ms: counted.mean_load_wait_ms(),
             break_even: LoadOrCompute::break_even(latency, engine).map(Comparison::from),
             longest: LoadOrCompute::of(latency, engine, longest_blocks).into(),
             with_tier: Served::of(replay, metrics),

@@ -9,6 +9,7 @@ use super::measured::Measured;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
+use ridgepoint::server_config::Engine as ServedEngine;
 use ridgepoint::workload::Workload;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel};
 
@@ -55,6 +56,16 @@ impl Rooflines {
         Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
     }
 
+    /// The same with the KV transfers of a server's engine.
+    ///
+    /// # Errors
+    /// As [`ServedEngine::latency`].
+    pub(super) fn served_by(self, engine: &ServedEngine) -> Result<Self> {
+        let calibrated = Arc::new(engine.latency(self.calibrated.steps().clone())?);
+        let ideal = Arc::new(engine.latency(self.ideal.steps().clone())?.with_host(HostTimes::NONE));
+        Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
+    }
+
     /// The correction of the prediction.
     pub fn correction(&self) -> Option<&Correction> {
         self.predicted.steps().correction()
@@ -62,7 +73,12 @@ impl Rooflines {
 
     /// The calibrated roofline with a correction and its host overheads.
     pub fn corrected(&self, correction: &Arc<Correction>) -> CalibratedRoofline {
-        CalibratedRoofline::new(self.calibrated.steps().clone().with_correction(Arc::clone(correction)))
+        let corrected =
+            CalibratedRoofline::new(self.calibrated.steps().clone().with_correction(Arc::clone(correction)));
+        match self.calibrated.kv_transfers() {
+            Some(transfers) => corrected.with_kv_transfers(transfers),
+            None => corrected,
+        }
     }
 }
 

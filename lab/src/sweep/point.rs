@@ -117,10 +117,9 @@ impl Point<'_> {
             let correction = self.model.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given);
             let options = Options { correction, ..self.options.clone() };
             let steps = StepModel::with_options(model, self.hardware, &server.deployment, &options).map_err(reason)?;
-            Ok(CalibratedRoofline::new(steps))
+            engine.latency(steps).map_err(reason)
         });
         let latency = latency.as_ref().map_err(Clone::clone)?;
-        engine.check_transfers(latency).map_err(reason)?;
         let steps = latency.steps();
         row.warn(server.notes.iter().chain(precision_notes).cloned().chain(steps.notes()));
         row.warn(unlike_the_fitted(steps, &engine.config));
@@ -169,6 +168,9 @@ impl Point<'_> {
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         let burst = replayed.burst().filter(|_| self.grid.slo.is_some());
         row.fill(&run, &replayed.counters, burst.is_none().then(|| replayed.overload().is_none()));
+        if let Some(counted) = &replayed.offload {
+            row.fill_tiers(counted);
+        }
         row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row, &sampler.spread()));
         row.warn(notes);
         row.warn(burst);

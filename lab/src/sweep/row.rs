@@ -2,7 +2,7 @@
 
 use ridgepoint::GenerationConfig;
 use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::replay::{Distribution, EngineCounters, StageMetrics};
+use ridgepoint::internals::replay::{Distribution, EngineCounters, OffloadCounters, StageMetrics};
 use ridgepoint::replay::{EngineConfig, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,24 @@ pub struct Row {
     pub preemptions: Option<u64>,
     /// Most running requests of the replica.
     pub max_running: Option<u64>,
+    /// Prompt tokens that the replica computed, those computed anew after a preemption included.
+    pub prefill_tokens: Option<u64>,
+    /// Share of the tokens that the GPU did not hold which were loaded from the host.
+    pub host_hit_share: Option<f64>,
+    /// Share of the same tokens which the host had read from a disk.
+    pub disk_hit_share: Option<f64>,
+    /// Loads of KV blocks from the host.
+    pub kv_loads: Option<u64>,
+    /// Bytes of these loads, on each GPU.
+    pub kv_load_bytes: Option<u64>,
+    /// Stores of KV blocks on the host.
+    pub kv_stores: Option<u64>,
+    /// Bytes of these stores, on each GPU.
+    pub kv_store_bytes: Option<u64>,
+    /// Mean wait of a request that loads, ms.
+    pub kv_load_wait_mean_ms: Option<f64>,
+    /// Mean wait of a request for the disk, ms.
+    pub kv_disk_wait_mean_ms: Option<f64>,
     /// Warnings, joined by `; `.
     pub warnings: Option<String>,
     /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint::replay::Replay::overload). `None` for a rate that holds
@@ -188,6 +206,15 @@ impl Row {
         self.scheduling_policy = Some(engine.scheduling_policy);
     }
 
+    /// Fills in the work of the tiers of a replica.
+    pub(super) fn fill_tiers(&mut self, of: &OffloadCounters) {
+        (self.host_hit_share, self.disk_hit_share) = (of.hit_share(), of.disk_hit_share());
+        (self.kv_loads, self.kv_load_bytes) = (Some(of.loads.count), Some(of.loads.bytes));
+        (self.kv_stores, self.kv_store_bytes) = (Some(of.stores.count), Some(of.stores.bytes));
+        self.kv_load_wait_mean_ms = of.mean_load_wait_ms();
+        self.kv_disk_wait_mean_ms = of.disk.and_then(|disk| disk.mean_wait_ms());
+    }
+
     /// Fills in the result of a replay of one replica.
     pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, keeps_up: Option<bool>) {
         let replicas = self.data_parallel_size as f64;
@@ -204,6 +231,7 @@ impl Row {
         self.steps = Some(counters.steps);
         self.preemptions = Some(counters.preemptions);
         self.max_running = Some(u64::from(counters.max_running));
+        self.prefill_tokens = Some(counters.prefill_tokens);
         self.keeps_up = keeps_up;
     }
 
@@ -219,7 +247,8 @@ impl Row {
             request_rate_per_s, request_rate_per_s_per_gpu, burstiness, think_time_s, fails_at_rate_per_s, duration_s,
             requests_per_s, output_tokens_per_s, output_tokens_per_s_per_gpu, ttft_mean_ms, ttft_p50_ms, ttft_p90_ms,
             ttft_p99_ms, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
-            itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p99_ms
+            itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p99_ms, host_hit_share, disk_hit_share, kv_load_wait_mean_ms,
+            kv_disk_wait_mean_ms
         );
         let given = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
         given.into_iter().find(|(_, value)| !(0.0..=1e15).contains(value))

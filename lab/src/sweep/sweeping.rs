@@ -91,12 +91,13 @@ impl Sweep {
     /// The files and folders whose content the rows depend on.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let servers = self.grid.servers.iter().map(|server| &server.value);
+        let transfers = servers.clone().filter_map(ServerConfig::transfers_file);
         let named = servers.flat_map(|server| [Path::new(&server.model), Path::new(&server.hardware)]);
         let correction = if let CorrectionChoice::File(path) = &self.options.correction { Some(path) } else { None };
         let others =
             [self.grid.source.path().map(Path::new), correction.map(|path| &**path), self.options.data_dir.as_deref()];
         let is_path = |path: &&Path| path.is_file() || path.join("config.json").is_file();
-        named.filter(is_path).chain(others.into_iter().flatten())
+        named.filter(is_path).chain(transfers).chain(others.into_iter().flatten())
     }
 
     /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row

@@ -3,13 +3,9 @@
 
 mod copies;
 mod fit;
-#[cfg(test)]
-mod generator;
 mod notice;
 mod paired;
 mod queue;
-#[cfg(test)]
-mod recovery_tests;
 
 pub use copies::{CopySums, fit_copies};
 pub use fit::{DirectionFit, Estimate, FEWEST, LinkFit, MOST, fit_link};

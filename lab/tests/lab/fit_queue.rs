@@ -241,7 +241,7 @@ fn later_requests(correction: &Correction, steps: Vec<StepRecord>, requests: &[R
         engine: engine(),
         blocks_are_given: true,
         max_concurrency: None,
-        steps: steps_of(Some(correction)),
+        latency: CalibratedRoofline::new(steps_of(Some(correction))),
     };
     let report = judge_capture(run, server, None, ()).unwrap();
     let error =

@@ -24,3 +24,5 @@ mod ingest_own_export;
 mod ingest_reports;
 mod ingest_steps;
 mod measuring_kit;
+mod planted_transfers;
+mod transfer_recovery;

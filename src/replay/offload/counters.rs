@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::disk::DiskCounters;
 use crate::replay::observe::TransferEvent;
+use crate::units::ns_to_ms;
 
 /// Copies between GPU and host, and hits on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -53,6 +54,22 @@ impl OffloadCounters {
     /// Tokens that were loaded from the host and used.
     pub fn loaded_tokens(&self) -> u64 {
         self.hit_tokens + self.preempted_hit_tokens
+    }
+
+    /// Share of the tokens that the host was asked for which were loaded; `None` if it was asked for none.
+    pub fn hit_share(&self) -> Option<f64> {
+        (self.asked_tokens > 0).then(|| self.hit_tokens as f64 / self.asked_tokens as f64)
+    }
+
+    /// Share of the same tokens which the host had read from a disk; `None` without a disk, or if it was asked for none.
+    pub fn disk_hit_share(&self) -> Option<f64> {
+        let disk = self.disk?;
+        (self.asked_tokens > 0).then(|| disk.hit_tokens as f64 / self.asked_tokens as f64)
+    }
+
+    /// Mean wait of a request that loads, ms.
+    pub fn mean_load_wait_ms(&self) -> Option<f64> {
+        (self.loads.count > 0).then(|| ns_to_ms(self.load_wait_ns) / self.loads.count as f64)
     }
 
     /// Counts a request that runs: the tokens that it asked the host for, and those that it loaded.

@@ -25,7 +25,7 @@ use ridgepoint::internals::replay::{Spread, SpreadSampler};
 use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Outcome, replay};
-use ridgepoint::{Error, Result, StepModel};
+use ridgepoint::{Error, Result};
 use serde::Serialize;
 
 /// The largest errors with which a simulator passes, percent.
@@ -99,8 +99,8 @@ pub struct CaptureServer {
     pub blocks_are_given: bool,
     /// Requests that the client kept in flight; `None` sends each at its captured time.
     pub max_concurrency: Option<u32>,
-    /// Step times.
-    pub steps: StepModel,
+    /// Times of steps, of the host and of KV transfers.
+    pub latency: CalibratedRoofline,
 }
 
 /// Replays a captured run on a server and compares the predicted times with the measured ones. Lines of waits in the queue are fitted
@@ -114,7 +114,7 @@ pub fn judge_capture(
     others: Option<&OtherWaits>,
     observer: impl Observer,
 ) -> Result<CaptureReport> {
-    let CaptureServer { mut engine, blocks_are_given, max_concurrency, steps } = server;
+    let CaptureServer { mut engine, blocks_are_given, max_concurrency, latency } = server;
     let mut notes = std::mem::take(&mut run.notes);
     if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
         notes.push(format!(
@@ -125,7 +125,6 @@ pub fn judge_capture(
     }
     let mut captured = load(std::mem::take(&mut run.requests), engine.block_size)?;
     notes.append(&mut captured.notes);
-    let latency = CalibratedRoofline::new(steps);
     let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
     let replayed = match max_concurrency {
         None => replay(&latency, &engine, &mut captured.list, &mut observers)?,

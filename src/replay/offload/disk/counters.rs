@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::super::counters::TransferCounters;
+use crate::units::ns_to_ms;
 
 /// Copies between host and disk, and hits on the disk. The bytes of its copies are those of all GPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -26,4 +27,11 @@ pub struct DiskCounters {
     pub waits: u64,
     /// Time of these waits, ns.
     pub wait_ns: u64,
+}
+
+impl DiskCounters {
+    /// Mean wait of a request for the disk, ms.
+    pub fn mean_wait_ms(&self) -> Option<f64> {
+        (self.waits > 0).then(|| ns_to_ms(self.wait_ns) / self.waits as f64)
+    }
 }

@@ -1,27 +1,25 @@
-//! Made-up transfers with planted rates: queues, contention, scatter, and ends that only the end of a step notices.
+//! A made-up `kv_events.jsonl` with planted rates: queues, contention, scatter, and ends that only the end of a step notices.
 
 use rand::RngExt;
 use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64;
-
-use super::notice::{Notice, Notices};
-use super::paired::{Direction, PairedTransfer};
+use serde_json::{Value, json};
 
 /// What is planted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Planted {
-    pub(super) latency_us: [f64; 2],
-    pub(super) block_us: [f64; 2],
-    pub(super) contention: f64,
-    pub(super) scatter: f64,
+pub struct Planted {
+    pub latency_us: [f64; 2],
+    pub block_us: [f64; 2],
+    pub contention: f64,
+    pub scatter: f64,
     /// Steps.
-    pub(super) steps: usize,
+    pub steps: usize,
     /// Shortest and longest step, µs.
-    pub(super) step_us: (f64, f64),
+    pub step_us: (f64, f64),
     /// Share of steps that begin a transfer, by direction.
-    pub(super) share: [f64; 2],
+    pub share: [f64; 2],
     /// Most blocks of a transfer.
-    pub(super) most_blocks: u64,
+    pub most_blocks: u64,
 }
 
 /// A queue of the simulation.
@@ -31,12 +29,15 @@ struct Lane {
     waiting: std::collections::VecDeque<(f64, u64, f64)>,
 }
 
-/// Transfers in small time steps, which share no code with the fit.
-pub(super) fn generate(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
+/// The media of a store and of a load.
+const MEDIA: [[&str; 2]; 2] = [["GPU", "CPU"], ["CPU", "GPU"]];
+
+/// Transfers in small time steps, which share no code with the fit, as a line for each step that begins or ends one.
+pub fn kv_events(planted: &Planted, seed: u64) -> String {
     let mut random = Pcg64::new(u128::from(seed), 7);
     let noise = LogNormal::new(-0.5 * planted.scatter.powi(2), planted.scatter).unwrap();
     let mut lanes = [Lane::default(), Lane::default()];
-    let mut ends: Vec<(Direction, f64, f64, u64)> = Vec::new();
+    let mut ends: Vec<(usize, f64, f64, u64)> = Vec::new();
     let mut noticing = Vec::new();
     let mut now = 0.0;
     for _ in 0..planted.steps {
@@ -57,11 +58,11 @@ pub(super) fn generate(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
             let left = lanes.iter().filter_map(|lane| lane.waiting.front()).map(|(.., left)| left / speed);
             let span = left.fold(next - now, f64::min);
             now += span;
-            for (lane, direction) in lanes.iter_mut().zip(Direction::BOTH) {
+            for (of, lane) in lanes.iter_mut().enumerate() {
                 if let Some((begun, blocks, left)) = lane.waiting.front_mut() {
                     *left -= span * speed;
                     if *left <= 1e-9 {
-                        ends.push((direction, *begun, now, *blocks));
+                        ends.push((of, *begun, now, *blocks));
                         lane.waiting.pop_front();
                     }
                 }
@@ -70,24 +71,15 @@ pub(super) fn generate(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
         now = next;
     }
     noticing.push(now);
-    // Steps without an event leave no batch.
-    let notice = |end: f64| {
-        let step = noticing.partition_point(|at| *at < end).min(noticing.len() - 1);
-        Notice { at_us: noticing[step], step: Some(step as u64) }
+    let mut events: Vec<Vec<Value>> = vec![Vec::new(); noticing.len()];
+    for (id, (of, begun, end, blocks)) in ends.iter().enumerate() {
+        let step = |us: f64| noticing.partition_point(|at| *at < us).min(noticing.len() - 1);
+        let (begun, end, [from, to]) = (step(*begun), step(*end), MEDIA[*of]);
+        events[begun].push(json!(["TransferInitiated", id, "r", from, to, blocks, begun]));
+        events[end].push(json!(["TransferCompleted", id, "r", from, to, blocks, true, end]));
+    }
+    let line = |(step, events): (usize, &Vec<Value>)| {
+        json!([1_700_000_000.0 + noticing[step] / 1e6, events, null, step]).to_string() + "\n"
     };
-    let known = Notices::new(ends.iter().flat_map(|(_, begun, end, _)| [notice(*begun), notice(*end)]).collect());
-    let transfer = |(direction, begun_us, end, blocks): &(Direction, f64, f64, u64)| {
-        let noticed = notice(*end);
-        let (unfinished_us, unfinished_sd_us) = known.before(noticed);
-        PairedTransfer {
-            direction: *direction,
-            begun_us: *begun_us,
-            unfinished_us,
-            unfinished_sd_us,
-            noticed_us: noticed.at_us,
-            blocks: *blocks,
-            is_fitted: true,
-        }
-    };
-    ends.iter().map(transfer).collect()
+    events.iter().enumerate().filter(|(_, events)| !events.is_empty()).map(line).collect()
 }

@@ -1,7 +1,9 @@
-//! Planted rates are recovered within their 90 % intervals.
+//! Rates planted in `kv_events.jsonl` are recovered within their 90 % intervals by what reads and fits such files.
 
-use super::fit::{Estimate, fit_link};
-use super::generator::{Planted, generate};
+use ridgepoint_lab::ingest::format::Format;
+use ridgepoint_lab::transfers::{Estimate, LinkFit, PairedTransfer, fit_link};
+
+use crate::planted_transfers::{Planted, kv_events};
 
 /// Transfers of 0.3 to 20 ms between steps of 6 to 24 ms: a bit of everything.
 const MIXED: Planted = Planted {
@@ -17,12 +19,25 @@ const MIXED: Planted = Planted {
 
 const NAMES: [&str; 5] = ["latency 0", "block time 0", "latency 1", "block time 1", "contention"];
 
+/// The transfers that a file of these events tells.
+fn read(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kv_events.jsonl");
+    std::fs::write(&path, kv_events(planted, seed)).unwrap();
+    let format = Format::named("kv-events").unwrap();
+    format.read(&path).unwrap().transfers.map_or_else(Vec::new, |log| log.transfers)
+}
+
+fn fitted(planted: &Planted, seed: u64) -> LinkFit {
+    fit_link(&read(planted, seed)).unwrap()
+}
+
 /// For each parameter, in how many of the seeds it is covered, with the mean of value and half width.
 fn covered(planted: &Planted, seeds: std::ops::Range<u64>) -> [(usize, f64, f64); 5] {
     let mut counts = [(0, 0.0, 0.0); 5];
     let number = (seeds.end - seeds.start) as f64;
     for seed in seeds {
-        let found = fit_link(&generate(planted, seed)).unwrap();
+        let found = fitted(planted, seed);
         let mut of = Vec::new();
         for (at, direction) in found.directions.iter().enumerate() {
             let direction = direction.unwrap();
@@ -51,15 +66,15 @@ fn planted_rates_lie_within_their_intervals() {
 #[test]
 fn transfers_that_end_within_a_step_tell_no_rates() {
     let short = Planted { latency_us: [40.0, 60.0], block_us: [2.0, 3.0], steps: 400, ..MIXED };
-    assert_eq!(fit_link(&generate(&short, 1)).unwrap().directions, [None, None]);
+    assert_eq!(fitted(&short, 1).directions, [None, None]);
     assert_eq!(fit_link(&[]).unwrap().directions, [None, None]);
     let one_size = Planted { most_blocks: 0, steps: 400, ..MIXED };
-    let found = fit_link(&generate(&one_size, 1)).unwrap();
+    let found = fitted(&one_size, 1);
     assert_eq!((found.directions, found.contention), ([None, None], None));
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --lib -- --ignored --nocapture planted_rates"]
+#[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --test lab -- --ignored --nocapture planted_rates"]
 #[expect(clippy::print_stdout, reason = "the table of a test that is run for it")]
 fn planted_rates_lie_within_their_intervals_in_85_of_100_seeds() {
     let quick = Planted { step_us: (1_000.0, 4_000.0), share: [0.1, 0.08], steps: 4000, ..MIXED };

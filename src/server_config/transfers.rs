@@ -1,0 +1,94 @@
+//! Measured times of KV transfers beside a server's arguments, and the latency model of an engine with them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Engine, ServerConfig};
+use crate::error::{Error, Result};
+use crate::input::Keys;
+use crate::latency::{CalibratedRoofline, KvTransfers, TransferDirection};
+use crate::replay::KvOffload;
+use crate::step_model::StepModel;
+
+/// The key of a server. It is an addition to vLLM's arguments.
+const KEY: &str = "kv_transfers";
+
+/// Measured times of KV transfers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KvTransfersSource {
+    /// These.
+    Given(KvTransfers),
+    /// A file that `ridgepoint ingest --output-transfers` wrote.
+    File(PathBuf),
+}
+
+impl KvTransfersSource {
+    /// Reads the key: the path of a file, or the contents of one.
+    pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
+        if let Some(value @ Value::Object(_)) = keys.get(KEY) {
+            let given = KvTransfers::from_json(KEY, &value.to_string());
+            let faults = |error: Error| error.problems().iter().for_each(|fault| keys.problem(KEY, format!("is at fault: {fault}")));
+            return given.map_err(faults).ok().map(KvTransfersSource::Given);
+        }
+        keys.read(KEY, "the path of a file that `ridgepoint ingest --output-transfers` wrote, or its object", |value| {
+            let path = value.as_str().filter(|path| !path.is_empty())?;
+            Some(KvTransfersSource::File(path.into()))
+        })
+    }
+
+    /// Returns the times. With `names_only`, no file is read.
+    ///
+    /// # Errors
+    /// Those of [`KvTransfers::read`], and a file that may not be read.
+    pub(super) fn times(&self, names_only: bool) -> Result<KvTransfers> {
+        match self {
+            KvTransfersSource::Given(transfers) => Ok(*transfers),
+            KvTransfersSource::File(path) if names_only => {
+                Err(Error::invalid_argument(KEY, path.display(), "names a file, and no files are read here: give its object"))
+            }
+            KvTransfersSource::File(path) => KvTransfers::read(path),
+        }
+    }
+}
+
+/// Gives a tier the contention of its measured transfers, and notes which of them have no effect.
+pub(super) fn share_links(tier: Option<&mut KvOffload>, transfers: &KvTransfers, notes: &mut Vec<String>) {
+    let Some(tier) = tier else {
+        notes.push(format!("{KEY} has no effect without kv_offloading_size"));
+        return;
+    };
+    tier.contention = transfers.contention;
+    if tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some()) {
+        notes.push(format!("{KEY} gives times of a disk, which have no effect without secondary_tiers"));
+    }
+}
+
+impl ServerConfig {
+    /// The file of measured KV transfers that it names.
+    pub fn transfers_file(&self) -> Option<&Path> {
+        match &self.kv_transfers {
+            Some(KvTransfersSource::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Returns the latency model of this engine: steps, the host's delays of their correction, and KV transfers as measured, or
+    /// else as the GPU's link to its host gives them.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` for a tier on a chip whose link to the host is not known, unless the times were given.
+    pub fn latency(&self, steps: StepModel) -> Result<CalibratedRoofline> {
+        let latency = CalibratedRoofline::new(steps);
+        let latency = match self.kv_transfers {
+            Some(transfers) => latency.with_kv_transfers(transfers),
+            None => latency,
+        };
+        if self.config.kv_offload.is_some() {
+            latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0)?;
+        }
+        Ok(latency)
+    }
+}
