@@ -63,6 +63,8 @@ type Options struct {
 	// Texts in place of files: a config.json, the files beside it, a GPU's TOML file. The names of the model and of the GPU are then
 	// labels only.
 	ModelConfigJSON, ModelQuantConfigJSON, ModelGenerationConfigJSON, HardwareTOML string
+	// The text of a file of measured KV transfers, which `ridgepoint ingest --output-transfers` writes; empty: those of the GPU's link.
+	KVTransfersJSON string
 }
 
 // Model predicts steps of one model on one GPU in one deployment.
@@ -106,6 +108,7 @@ func New(model, hardware string, options *Options) (*Model, error) {
 		model_quant_config_json:      texts.optional("ModelQuantConfigJSON", options.ModelQuantConfigJSON),
 		model_generation_config_json: texts.optional("ModelGenerationConfigJSON", options.ModelGenerationConfigJSON),
 		hardware_toml:                texts.optional("HardwareTOML", options.HardwareTOML),
+		kv_transfers_json:            texts.optional("KVTransfersJSON", options.KVTransfersJSON),
 	}
 	c.struct_size = C.size_t(unsafe.Sizeof(c))
 	if texts.err != nil {

@@ -228,6 +228,18 @@ func TestACopyOfKVBlocksTakesItsLaunchAndItsBytes(t *testing.T) {
 			t.Errorf("%d bytes take %d us to load and %d us to store, not %d", bytes, load, store, whole)
 		}
 	}
+	measured, err := New("llama-3.1-8b", "h100", &Options{KVTransfersJSON: `{"gpu_to_cpu": {"latency_us": 5, "bytes_per_s": 1e9},
+		"cpu_to_gpu": {"latency_us": 100, "bytes_per_s": 1e10}, "contention": 0.5}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer measured.Close()
+	if load, store := measured.KVTransferTime(CPUToGPU, 10_000_000), measured.KVTransferTime(GPUToCPU, 1_000_000); load != 1100 || store != 1005 {
+		t.Errorf("measured: %d %d", load, store)
+	}
+	if _, err := New("llama-3.1-8b", "h100", &Options{KVTransfersJSON: "{}"}); err == nil || !strings.Contains(err.Error(), "gpu_to_cpu") {
+		t.Error(err)
+	}
 	if us, err := m.KVTransferTimeUs(CPUToGPU, 5_500_000); err != nil || math.Abs(us-20-5.5e6/54.4e3) > 1e-9 {
 		t.Errorf("%v, %v", us, err)
 	}

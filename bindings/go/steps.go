@@ -147,15 +147,23 @@ func (m *Model) PreemptionProcessingTime() int64 {
 	return m.delay(func(h *handle) int64 { return h.preemptionUs })
 }
 
-// TransferDirection is the way in which KV blocks are copied.
-type TransferDirection int
+// These are the C library's numbers of the directions: an index that is not 0 does not compile.
+var (
+	_ = [1]struct{}{}[latency.GPUToCPU-C.RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU]
+	_ = [1]struct{}{}[latency.CPUToGPU-C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU]
+	_ = [1]struct{}{}[latency.CPUToDisk-C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_DISK]
+	_ = [1]struct{}{}[latency.DiskToCPU-C.RIDGEPOINT_TRANSFER_DIRECTION_DISK_TO_CPU]
+)
 
-// Directions of copies: a store goes to host memory, a load comes back from it; a write goes on to a disk, a read comes back from there.
+// TransferDirection is [latency.TransferDirection].
+type TransferDirection = latency.TransferDirection
+
+// Directions of copies, those of package latency.
 const (
-	GPUToCPU  = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU)
-	CPUToGPU  = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU)
-	CPUToDisk = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_DISK)
-	DiskToCPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_DISK_TO_CPU)
+	GPUToCPU  = latency.GPUToCPU
+	CPUToGPU  = latency.CPUToGPU
+	CPUToDisk = latency.CPUToDisk
+	DiskToCPU = latency.DiskToCPU
 )
 
 // KVTransferTime is the time to copy so many bytes of KV blocks between the GPU and host memory, or host memory and a disk, while nothing else is copied, in whole

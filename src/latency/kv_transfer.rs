@@ -155,6 +155,17 @@ impl KvTransfers {
         }
     }
 
+    /// The same with the disk that is assumed where none was measured.
+    #[must_use]
+    pub fn with_disk(self) -> Self {
+        let of = |direction| Some(self.link(direction));
+        KvTransfers {
+            cpu_to_disk: of(TransferDirection::CpuToDisk),
+            disk_to_cpu: of(TransferDirection::DiskToCpu),
+            ..self
+        }
+    }
+
     /// Time of a copy on a link that nothing else uses, µs.
     ///
     /// # Formula

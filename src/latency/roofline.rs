@@ -29,10 +29,10 @@ impl CalibratedRoofline {
         self
     }
 
-    /// Replaces the times of KV transfers, for a link that was measured.
+    /// Replaces the times of KV transfers, for a link that was measured; `None` keeps them.
     #[must_use]
-    pub fn with_kv_transfers(mut self, kv_transfers: KvTransfers) -> Self {
-        self.kv_transfers = Some(kv_transfers);
+    pub fn with_kv_transfers(mut self, measured: impl Into<Option<KvTransfers>>) -> Self {
+        self.kv_transfers = measured.into().or(self.kv_transfers);
         self
     }
 

@@ -224,7 +224,7 @@ impl ServerConfig {
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };
-        let kv_transfers = self.kv_transfers.as_ref().map(|of| of.times(self.names_only)).transpose()?;
+        let kv_transfers = self.measured_transfers()?;
         if let Some(transfers) = kv_transfers {
             transfers::share_links(config.kv_offload.as_mut(), &transfers, &mut notes);
         }

@@ -172,7 +172,15 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     deployment.cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
     let (kv_offloading, kv_transfers) = (KvOffloading::read(keys), KvTransfersSource::read(keys));
     let server = ServerConfig::new(origin, model?, hardware?);
-    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, kv_offloading, kv_transfers, ..server })
+    Some(ServerConfig {
+        deployment,
+        precision,
+        scheduler,
+        num_gpu_blocks_override,
+        kv_offloading,
+        kv_transfers,
+        ..server
+    })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

@@ -28,27 +28,15 @@ impl KvTransfersSource {
     pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
         if let Some(value @ Value::Object(_)) = keys.get(KEY) {
             let given = KvTransfers::from_json(KEY, &value.to_string());
-            let faults = |error: Error| error.problems().iter().for_each(|fault| keys.problem(KEY, format!("is at fault: {fault}")));
+            let faults = |error: Error| {
+                error.problems().iter().for_each(|fault| keys.problem(KEY, format!("is at fault: {fault}")))
+            };
             return given.map_err(faults).ok().map(KvTransfersSource::Given);
         }
         keys.read(KEY, "the path of a file that `ridgepoint ingest --output-transfers` wrote, or its object", |value| {
             let path = value.as_str().filter(|path| !path.is_empty())?;
             Some(KvTransfersSource::File(path.into()))
         })
-    }
-
-    /// Returns the times. With `names_only`, no file is read.
-    ///
-    /// # Errors
-    /// Those of [`KvTransfers::read`], and a file that may not be read.
-    pub(super) fn times(&self, names_only: bool) -> Result<KvTransfers> {
-        match self {
-            KvTransfersSource::Given(transfers) => Ok(*transfers),
-            KvTransfersSource::File(path) if names_only => {
-                Err(Error::invalid_argument(KEY, path.display(), "names a file, and no files are read here: give its object"))
-            }
-            KvTransfersSource::File(path) => KvTransfers::read(path),
-        }
     }
 }
 
@@ -65,6 +53,22 @@ pub(super) fn share_links(tier: Option<&mut KvOffload>, transfers: &KvTransfers,
 }
 
 impl ServerConfig {
+    /// The measured times of its KV transfers; `None` if it gives none.
+    ///
+    /// # Errors
+    /// Those of [`KvTransfers::read`]; a file where [`names_only`](ServerConfig::names_only) is set.
+    pub fn measured_transfers(&self) -> Result<Option<KvTransfers>> {
+        match &self.kv_transfers {
+            None => Ok(None),
+            Some(KvTransfersSource::Given(transfers)) => Ok(Some(*transfers)),
+            Some(KvTransfersSource::File(path)) if self.names_only => {
+                let reason = "names a file, and no files are read here: give its object";
+                Err(Error::invalid_argument(KEY, path.display(), reason))
+            }
+            Some(KvTransfersSource::File(path)) => KvTransfers::read(path).map(Some),
+        }
+    }
+
     /// The file of measured KV transfers that it names.
     pub fn transfers_file(&self) -> Option<&Path> {
         match &self.kv_transfers {
@@ -81,11 +85,7 @@ impl Engine {
     /// # Errors
     /// `ErrorKind::Invalid` for a tier on a chip whose link to the host is not known, unless the times were given.
     pub fn latency(&self, steps: StepModel) -> Result<CalibratedRoofline> {
-        let latency = CalibratedRoofline::new(steps);
-        let latency = match self.kv_transfers {
-            Some(transfers) => latency.with_kv_transfers(transfers),
-            None => latency,
-        };
+        let latency = CalibratedRoofline::new(steps).with_kv_transfers(self.kv_transfers);
         if self.config.kv_offload.is_some() {
             latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0)?;
         }

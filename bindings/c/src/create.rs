@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::path::Path;
 
 use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{CorrectionChoice, Deployment, Hardware, Model, Options, StepModel};
 
@@ -65,11 +66,13 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
             return Err(Failure::argument(format!("options.efficiency: '{other}' must be tables or ideal")));
         }
     };
+    let measured =
+        choices.kv_transfers.map(|json| KvTransfers::from_json("options.kv_transfers_json", json)).transpose()?;
     let correction = choices.correction.map_or(CorrectionChoice::Auto, CorrectionChoice::from);
     let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction, ..Options::default() };
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
     Ok(Loaded {
-        latency: CalibratedRoofline::new(steps),
+        latency: CalibratedRoofline::new(steps).with_kv_transfers(measured),
         model: model.name.clone(),
         hardware: hardware.name.clone(),
         deployment,

@@ -33,6 +33,25 @@ type Model interface {
 	PreemptionProcessingTime() int64
 }
 
+// TransferDirection is the way in which KV blocks are copied.
+type TransferDirection int
+
+// Directions of copies: a store goes to host memory, a load comes back from it; a write goes on to a disk, a read comes back from there.
+const (
+	GPUToCPU TransferDirection = iota
+	CPUToGPU
+	CPUToDisk
+	DiskToCPU
+)
+
+// KVModel is a [Model] that knows the sixth delay too: copies of KV blocks between the GPU, host memory and a disk.
+type KVModel interface {
+	Model
+	// KVTransferTime is the time to copy so many bytes while nothing else is copied. The copy runs beside the steps, and a request that
+	// loads its blocks waits for it.
+	KVTransferTime(direction TransferDirection, bytes int64) int64
+}
+
 // ColumnModel is a [Model] that also takes a step's requests as columns: request i is the i-th value of each, samples may be nil
 // if all requests sample.
 type ColumnModel interface {

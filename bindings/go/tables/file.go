@@ -10,7 +10,7 @@ import (
 )
 
 // version is the layout of the files that this package reads.
-const version = 3
+const version = 4
 
 // file is what `ridgepoint export` writes; docs/export.md describes it.
 type file struct {
@@ -42,6 +42,23 @@ type file struct {
 	DecodeKnots     []int64           `json:"decode_knots"`
 	DecodeAttention []decodeAttention `json:"decode_attention"`
 	ChunkAttention  []chunkAttention  `json:"chunk_attention"`
+
+	KVTransfers *kvTransfers `json:"kv_transfers"` // nil where the link between GPU and host is not known
+}
+
+// kvTransfers are the links that copies of KV blocks take.
+type kvTransfers struct {
+	GPUToCPU  kvLink `json:"gpu_to_cpu"`
+	CPUToGPU  kvLink `json:"cpu_to_gpu"`
+	CPUToDisk kvLink `json:"cpu_to_disk"`
+	DiskToCPU kvLink `json:"disk_to_cpu"`
+	// Share of its speed that a direction keeps while the other one copies too, which a simulator of the copies needs.
+	Contention float64 `json:"contention"`
+}
+
+type kvLink struct {
+	LatencyUs  float64 `json:"latency_us"`
+	BytesPerS float64 `json:"bytes_per_s"`
 }
 
 // launches are times of the host to launch a step: within the captured graphs, and beyond.
@@ -172,6 +189,16 @@ func (f *file) problems() []error {
 	}
 	if len(knots) < 2 || knots[0] != 1 || f.MaxDecodes < 1 || f.MaxDecodes >= knots[len(knots)-1] || f.MaxDecodes > 1<<24 {
 		wrong("decode_knots must go from 1 to above max_decodes = %d", f.MaxDecodes)
+	}
+	if t := f.KVTransfers; t != nil {
+		for i, link := range t.links() {
+			if !(link.LatencyUs >= 0 && link.BytesPerS > 0) {
+				wrong("kv_transfers: link %d = %+v must have a latency of at least 0 and a bandwidth above 0", i, link)
+			}
+		}
+		if !(t.Contention > 0 && t.Contention <= 1) {
+			wrong("kv_transfers.contention = %v must be above 0 and at most 1", t.Contention)
+		}
 	}
 	hasWindow := func(name string, index int) {
 		if index < 0 || index >= len(f.Windows) {

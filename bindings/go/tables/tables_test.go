@@ -13,7 +13,7 @@ import (
 // sampled ones 2. A decode attention takes 10 µs per key for 1 decode and 20 for 3, a chunk attention 100 per prompt token for 1
 // token and 200 for 3. Both have two calls, and a correction doubles them.
 const export = `{
-  "version": 3, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
+  "version": 4, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
   "correction": {"name": null, "level": "none"},
   "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5,
     "scheduling_us_per_running": 0, "scheduling_us_per_waiting": 25, "resume_us": 0},
@@ -45,7 +45,9 @@ const export = `{
       "prompts": {"low": 1, "high": 4, "knots_per_octave": 2}, "fewest_prompts": 1, "windowed": false, "window": 0, "reads_cache": true,
       "residuals": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
         "values": [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]]}},
-    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0}]
+    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0}],
+  "kv_transfers": {"gpu_to_cpu": {"latency_us": 20, "bytes_per_s": 50e9}, "cpu_to_gpu": {"latency_us": 30, "bytes_per_s": 40e9},
+    "cpu_to_disk": {"latency_us": 100, "bytes_per_s": 5e9}, "disk_to_cpu": {"latency_us": 100, "bytes_per_s": 7e9}, "contention": 0.5}
 }`
 
 func parsed(t *testing.T) *Model {
@@ -149,11 +151,33 @@ func TestTheFiveMethods(t *testing.T) {
 	}
 }
 
+func TestCopiesOfKVBlocks(t *testing.T) {
+	var m latency.KVModel = parsed(t)
+	// 30 µs and 4 MB at 40 GB/s; 20 µs and 4 MB at 50 GB/s; 100 µs and 35 MB at 7 GB/s.
+	for _, test := range []struct {
+		direction latency.TransferDirection
+		bytes, us int64
+	}{{latency.CPUToGPU, 4_000_000, 130}, {latency.GPUToCPU, 4_000_000, 100}, {latency.DiskToCPU, 35_000_000, 5100}, {latency.CPUToDisk, 0, 100},
+		{latency.CPUToGPU, -1, latency.NoAnswer}, {4, 1, latency.NoAnswer}, {-1, 1, latency.NoAnswer}} {
+		if us := m.KVTransferTime(test.direction, test.bytes); us != test.us {
+			t.Errorf("%+v takes %d µs", test, us)
+		}
+	}
+	at := strings.Index(export, `"kv_transfers"`)
+	without, err := Parse("export", []byte(export[:at]+`"kv_transfers": null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if us := without.KVTransferTime(latency.CPUToGPU, 1); us != latency.NoAnswer || !errors.Is(without.Err(), ErrNoLink) {
+		t.Errorf("%d, %v", us, without.Err())
+	}
+}
+
 func TestBadFilesAreRefused(t *testing.T) {
 	for _, test := range []struct{ from, to, words string }{
-		{`"version": 3`, `"version": 1`, "version = 1: this package reads version 3; write the file again with `ridgepoint export`"},
-		{`"version": 3`, `"version": 4, "more": []`, "version = 4"},
-		{`"version": 3`, `"vision": 2`, "version = 0"},
+		{`"version": 4`, `"version": 1`, "version = 1: this package reads version 4; write the file again with `ridgepoint export`"},
+		{`"version": 4`, `"version": 5, "more": []`, "version = 5"},
+		{`"version": 4`, `"vision": 2`, "version = 0"},
 		{`"model": "m"`, `"model": "m", "modle": "m"`, "modle"},
 		{`"request_us": 3, `, ``, "request_us is missing"},
 		{`"host": {"queueing_us": 3000, `, `"host": {`, "host.queueing_us is missing"},
@@ -173,8 +197,11 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{`"beside": 0`, `"beside": 1`, "chunk_attention[0].beside = 1"},
 		{`"rows_per_tile": 2`, `"rows_per_tile": 0`, "row_cells"},
 		{`"windows": ["full"]`, `"windows": ["half"]`, "windows"},
-		{`"beside": 0}]` + "\n}", `"beside": 0}]`, "export"},
-		{`"beside": 0}]` + "\n}", `"beside": 0}]` + "\n} {}", "after top-level value"},
+		{`"contention": 0.5}` + "\n}", `"contention": 0.5}`, "export"},
+		{`"contention": 0.5}` + "\n}", `"contention": 0.5}` + "\n} {}", "after top-level value"},
+		{`"contention": 0.5`, `"contention": 2`, "kv_transfers.contention = 2 must be above 0 and at most 1"},
+		{`"latency_us": 30, `, ``, "kv_transfers.cpu_to_gpu.latency_us is missing"},
+		{`"bytes_per_s": 40e9`, `"bytes_per_s": 0`, "kv_transfers: link 1"},
 	} {
 		text := strings.Replace(export, test.from, test.to, 1)
 		if text == export {
@@ -198,7 +225,7 @@ func TestAModelWithoutTablesSaysSo(t *testing.T) {
 			t.Errorf("%v, %v", err, m.Err())
 		}
 		if m.QueueingTime(&latency.Request{}) != -1 || m.QueueingTime(nil) != -1 || m.OutputTokenProcessingTime() != -1 ||
-			m.SchedulingProcessingTime() != -1 || m.PreemptionProcessingTime() != -1 {
+			m.SchedulingProcessingTime() != -1 || m.PreemptionProcessingTime() != -1 || m.KVTransferTime(latency.CPUToGPU, 1) != -1 {
 			t.Error("a model without tables answers")
 		}
 	}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::replay::{KvOffload, SchedulingPolicy};
 use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
 use ridgepoint::{Deployment, Engine};
@@ -68,6 +69,7 @@ struct Server<'a> {
     hardware: &'a str,
     deployment: &'a Deployment,
     scheduler: Scheduler,
+    kv_transfers: Option<KvTransfers>,
     notes: &'a [String],
 }
 
@@ -83,6 +85,7 @@ pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {
             hardware: &server.hardware,
             deployment: &server.deployment,
             scheduler: Scheduler::of(&server).map_err(raised)?,
+            kv_transfers: server.measured_transfers().map_err(raised)?,
             notes: &server.notes,
         })
     })

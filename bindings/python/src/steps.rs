@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
 use ridgepoint::server_config::ServerConfig;
@@ -74,7 +75,7 @@ struct Predicted<'a> {
 #[pymethods]
 impl StepModel {
     #[new]
-    #[pyo3(signature = (model, model_config, precision, hardware, deployment, correction, efficiency, data_dir, /))]
+    #[pyo3(signature = (model, model_config, precision, hardware, deployment, correction, efficiency, data_dir, kv_transfers, /))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -86,6 +87,7 @@ impl StepModel {
         correction: &str,
         efficiency: &str,
         data_dir: Option<PathBuf>,
+        kv_transfers: Option<(PathBuf, Option<String>)>,
     ) -> PyResult<Self> {
         let deployment = Deployment::from_json("deployment", deployment).map_err(raised)?;
         detached(py, || {
@@ -101,7 +103,14 @@ impl StepModel {
             let options = Options { efficiency, data_dir, correction: correction.into(), ..Options::default() };
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
-            Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment, precision_notes })
+            // The file's name alone, or the contents of one.
+            let measured = kv_transfers.map(|(path, text)| match text {
+                None => KvTransfers::read(&path),
+                Some(text) => KvTransfers::from_json(&path.display().to_string(), &text),
+            });
+            let measured = measured.transpose().map_err(raised)?;
+            let latency = CalibratedRoofline::new(steps).with_kv_transfers(measured);
+            Ok(StepModel { latency, model, hardware, deployment, precision_notes })
         })
     }
 
@@ -227,6 +236,12 @@ impl StepModel {
             }
         };
         self.latency.known_kv_transfer_time_us(direction, num_bytes).map_err(raised)
+    }
+
+    /// Share of its speed that a direction of copies keeps while the other one copies too.
+    #[getter]
+    fn kv_contention(&self) -> f64 {
+        self.latency.kv_transfers().map_or(1.0, |transfers| transfers.contention)
     }
 
     /// Returns the memory equation as JSON.

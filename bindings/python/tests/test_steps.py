@@ -1,6 +1,10 @@
 """Times of steps: relations that hold whatever the tables say, and figures worked out by hand."""
 
+import json
 import math
+import pickle
+
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +101,28 @@ def test_the_delays_around_a_step_are_those_of_the_host() -> None:
         alone.preemption_processing_time_us(),
     ):
         assert 0.0 <= delay_us < 10_000.0
+
+
+def test_measured_copies_take_the_place_of_the_link(tmp_path: Path) -> None:
+    measured = {
+        "gpu_to_cpu": {"latency_us": 5, "bytes_per_s": 1e9},
+        "cpu_to_gpu": {"latency_us": 100, "bytes_per_s": 1e10},
+        "contention": 0.5,
+    }
+    file = tmp_path / "rates.json"
+    file.write_text(json.dumps(measured))
+    for steps in (
+        StepModel("llama-3.1-8b", "h100", kv_transfers=measured),
+        pickle.loads(pickle.dumps(StepModel("llama-3.1-8b", "h100", kv_transfers=file))),
+    ):
+        # 100 µs and 10 MB at 10 GB/s; 5 µs and 1 MB at 1 GB/s.
+        assert math.isclose(steps.kv_transfer_time_us("cpu_to_gpu", 10_000_000), 1100.0, rel_tol=1e-12)
+        assert math.isclose(steps.kv_transfer_time_us("gpu_to_cpu", 1_000_000), 1005.0, rel_tol=1e-12)
+        assert steps.kv_contention == 0.5
+    with pytest.raises(RidgepointError, match="contention = 2"):
+        StepModel("llama-3.1-8b", "h100", kv_transfers={**measured, "contention": 2})
+    with pytest.raises(RidgepointError, match="nowhere.json"):
+        StepModel("llama-3.1-8b", "h100", kv_transfers="nowhere.json")
 
 
 def test_a_copy_of_kv_blocks_takes_its_launch_and_its_bytes(steps: StepModel) -> None:

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::latency::CalibratedRoofline;
 use serde::Serialize;
 
-use crate::common::{Common, one_of};
+use crate::common::{Common, PREDICTION, one_of};
 use crate::deployment::{Served, StepModelArgs};
 use crate::outcome::{Failure, Outcome, Report};
 use crate::output::{Force, Kind, Outputs};
@@ -32,6 +34,19 @@ pub struct Export {
     force: Force,
     #[command(flatten)]
     step_model: StepModelArgs,
+    /// File of measured transfer times for the tables, as `ridgepoint ingest --output-transfers` writes it [default: those of the link
+    /// between GPU and host]
+    #[arg(long, value_name = "FILE", conflicts_with = "capture", help_heading = PREDICTION)]
+    kv_transfers: Option<PathBuf>,
+}
+
+/// The tables of steps, and the times of KV transfers beside them.
+#[derive(Serialize)]
+struct File<T: Serialize> {
+    #[serde(flatten)]
+    steps: T,
+    /// `None` where the link between GPU and host is not known.
+    kv_transfers: Option<KvTransfers>,
 }
 
 /// What is exported.
@@ -92,9 +107,13 @@ pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<ExportReport
 fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
     let mut outputs = Outputs::new(common, args.force);
     outputs.probe(out, Kind::StepModelTables)?;
+    outputs.reads(&args.kv_transfers);
+    let measured = args.kv_transfers.as_deref().map(KvTransfers::read).transpose()?;
     let served = args.step_model.open(common, false)?;
     let Served { model, hardware, deployment, steps } = &served;
-    let text = serde_json::to_string(&steps.exported(model, hardware, deployment)?)
+    let latency = CalibratedRoofline::new(steps.clone()).with_kv_transfers(measured);
+    let kv_transfers = latency.kv_transfers().map(KvTransfers::with_disk);
+    let text = serde_json::to_string(&File { steps: steps.exported(model, hardware, deployment)?, kv_transfers })
         .map_err(|error| Failure::input(format!("the tables cannot be written as JSON: {error}")))?;
     outputs.write(out, Kind::StepModelTables, &text)?;
     let exported = Exported {

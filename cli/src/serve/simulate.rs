@@ -168,7 +168,8 @@ fn replayed(
     })?;
     let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
-    simulation.add(&server, &replayed, Details { contents: &sent.contents, has_sessions, watch, fewer_tiers });
+    let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
+    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
     Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
 }
 

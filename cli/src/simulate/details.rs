@@ -11,13 +11,11 @@ use super::report::{ReplayedLoad, Server, Simulation};
 use super::sessions::SessionReport;
 
 /// The data from which the optional parts of a report are made.
-pub struct Details<'a> {
-    /// The content of each record's request, for KV metrics.
-    pub contents: &'a [Option<Content>],
+pub struct Details {
     /// Whether the load has sessions.
     pub has_sessions: bool,
-    /// The observer of the KV cache; `None` if KV metrics are not asked for.
-    pub watch: Option<KvWatch>,
+    /// What the KV cache costs and brings, if that was asked for.
+    pub kv_metrics: Option<KvMetrics>,
     /// The same load on the same server with fewer tiers.
     pub fewer_tiers: FewerTiers,
 }
@@ -79,25 +77,30 @@ impl Server<'_> {
     }
 }
 
+impl Server<'_> {
+    /// What the KV cache costs and brings in a replay that `watch` observed. `contents` are those of each record's request.
+    pub fn kv_metrics(&self, of: &ReplayedLoad, contents: &[Option<Content>], watch: &KvWatch) -> KvMetrics {
+        KvMetrics::of(&WatchedReplay {
+            replay: &of.replay,
+            contents,
+            engine: &self.engine.config,
+            latency: self.steady(),
+            watch,
+            prices: PrefixCachePrices::default(),
+        })
+    }
+}
+
 impl Simulation {
     /// Adds the parts that this load and server have, with their warnings.
-    pub fn add(&mut self, server: &Server<'_>, of: &ReplayedLoad, details: Details<'_>) {
+    pub fn add(&mut self, server: &Server<'_>, of: &ReplayedLoad, details: Details) {
         let engine = &server.engine.config;
         self.sessions = details.has_sessions.then(|| SessionReport::of(&of.replay.records));
         let with_tier = (&of.replay, &of.metrics);
         self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.fewer_tiers);
         let remarks = self.kv_offload.as_ref().map(OffloadReport::remarks);
         self.warn(remarks.into_iter().flatten());
-        self.kv_metrics = details.watch.map(|watch| {
-            KvMetrics::of(&WatchedReplay {
-                replay: &of.replay,
-                contents: details.contents,
-                engine,
-                latency: server.steady(),
-                watch: &watch,
-                prices: PrefixCachePrices::default(),
-            })
-        });
+        self.kv_metrics = details.kv_metrics;
         let remark = self.kv_metrics.as_ref().and_then(|metrics| kv_metrics::remark(metrics, engine));
         self.warn(remark);
     }

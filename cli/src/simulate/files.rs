@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
-use ridgepoint::internals::replay::KvEvent;
 use ridgepoint::internals::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
+use ridgepoint::internals::replay::{KvEvent, KvMetrics};
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};
 
 use ridgepoint::internals::workload::Content;
@@ -114,7 +114,13 @@ impl Files {
     ///
     /// # Errors
     /// The first that cannot be written.
-    pub fn write(self, of: &Replayed<'_>, replay: &Replay, metrics: &Metrics) -> Result<()> {
+    pub fn write(
+        self,
+        of: &Replayed<'_>,
+        replay: &Replay,
+        metrics: &Metrics,
+        kv_metrics: Option<&KvMetrics>,
+    ) -> Result<()> {
         let mut done = Vec::new();
         if let Some(mut file) = self.json {
             file.write(|out| write_vllm_bench(out, &of.bench, replay, metrics, self.tokens.as_ref()))?;
@@ -125,7 +131,7 @@ impl Files {
             done.push(file);
         }
         if let Some((trace, mut file)) = self.trace {
-            file.write(|_| trace.finish(&replay.records))?;
+            file.write(|_| trace.finish(&replay.records, kv_metrics))?;
             done.push(file);
         }
         if let Some((tokens, mut file)) = self.token_lines {

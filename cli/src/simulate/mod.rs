@@ -185,7 +185,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         engine: &engine.config,
         contents: &sent.contents,
     };
-    files.write(&of, &replayed.replay, &replayed.metrics)?;
+    let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
+    files.write(&of, &replayed.replay, &replayed.metrics, kv_metrics.as_ref())?;
     let fewer_tiers = match fewer_tiers {
         None => FewerTiers::default(),
         Some(Ok(compared)) => compared?,
@@ -196,6 +197,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
-    simulation.add(&server, &replayed, Details { contents: &sent.contents, has_sessions, watch, fewer_tiers });
+    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
     Ok(Outcome::of(simulation))
 }

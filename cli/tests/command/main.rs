@@ -39,6 +39,7 @@ mod ingest;
 mod ingest_streams;
 mod ingest_transfers;
 mod kills;
+mod kv_transfers;
 mod limits;
 mod outputs;
 mod predict_step;

@@ -73,12 +73,8 @@ impl Rooflines {
 
     /// The calibrated roofline with a correction and its host overheads.
     pub fn corrected(&self, correction: &Arc<Correction>) -> CalibratedRoofline {
-        let corrected =
-            CalibratedRoofline::new(self.calibrated.steps().clone().with_correction(Arc::clone(correction)));
-        match self.calibrated.kv_transfers() {
-            Some(transfers) => corrected.with_kv_transfers(transfers),
-            None => corrected,
-        }
+        let steps = self.calibrated.steps().clone().with_correction(Arc::clone(correction));
+        CalibratedRoofline::new(steps).with_kv_transfers(self.calibrated.kv_transfers())
     }
 }
 

@@ -3,14 +3,16 @@
 use serde::Serialize;
 
 use super::kv_counts::KvEvents;
+use super::request::{RequestRow, RequestTrace};
 use super::server_totals::Total;
+use super::whole::Whole;
 
 /// The prefix cache hits of a tier. JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TierHits {
-    /// `gpu`; `external`, which is every tier of a KV connector; `cpu`, of KV events.
+    /// `gpu`; `external`, which is every tier of a KV connector; `cpu`, of KV events; `all`, of the rows of requests.
     pub tier: &'static str,
-    /// What tells them: `metrics` or `kv_events`.
+    /// What tells them: `metrics`, `kv_events` or `requests`.
     pub source: &'static str,
     /// Tokens that were looked up, which KV events do not tell.
     pub queried_tokens: Option<f64>,
@@ -20,11 +22,16 @@ pub struct TierHits {
     pub rate: Option<f64>,
 }
 
-/// The hits that files tell. Those of KV events need the one `block_size` of the files.
+/// The hits that files tell. Those of KV events need the one `block_size` of the files, and those of rows the cached tokens of every request.
 ///
 /// # Formula
 /// A load tells its blocks in `CacheLoadCommitted`. A server without that event tells a load by storing blocks on the GPU that the CPU holds.
-pub(super) fn hits(totals: &[Total], events: &[KvEvents], block_size: Option<u64>) -> Vec<TierHits> {
+pub(super) fn hits(
+    totals: &[Total],
+    events: &[KvEvents],
+    requests: &[RequestTrace],
+    block_size: Option<u64>,
+) -> Vec<TierHits> {
     let total = |name: &str| totals.iter().find(|total| total.name == name).map(|total| total.server);
     let of_metrics = |(tier, queried, hit): (&'static str, &str, &str)| {
         let (queried, hit_tokens) = (total(queried)?, total(hit)?);
@@ -44,11 +51,20 @@ pub(super) fn hits(totals: &[Total], events: &[KvEvents], block_size: Option<u64
         let hit_tokens = blocks as f64 * block_size? as f64;
         Some(TierHits { tier: "cpu", source: "kv_events", queried_tokens: None, hit_tokens, rate: None })
     };
+    let of_requests = || {
+        let rows = || requests.iter().flat_map(|trace| &trace.requests);
+        let sum = |of: fn(&RequestRow) -> Option<Whole>| -> Option<f64> {
+            rows().map(|row| of(row).map(|count| count.get() as f64)).sum()
+        };
+        let (prompts, hit_tokens) = (sum(|row| row.num_prompt_tokens)?, sum(|row| row.num_cached_tokens)?);
+        let rate = (prompts > 0.0).then(|| hit_tokens / prompts)?;
+        Some(TierHits { tier: "all", source: "requests", queried_tokens: Some(prompts), hit_tokens, rate: Some(rate) })
+    };
     let tiers = [
         ("gpu", "prefix_cache_queried_tokens", "prefix_cache_hit_tokens"),
         ("external", "external_prefix_cache_queried_tokens", "external_prefix_cache_hit_tokens"),
     ];
-    tiers.into_iter().filter_map(of_metrics).chain(of_events()).collect()
+    tiers.into_iter().filter_map(of_metrics).chain(of_events()).chain(of_requests()).collect()
 }
 
 #[cfg(test)]
@@ -70,9 +86,19 @@ mod tests {
             KvEvents { events: vec![load], ..KvEvents::default() },
             KvEvents { blocks_back_from_cpu: 5, ..KvEvents::default() },
         ];
-        let found = hits(&totals, &events, Some(16));
+        let row = |cached: Option<u64>| RequestRow {
+            num_prompt_tokens: Some(Whole::from(100)),
+            num_cached_tokens: cached.map(Whole::from),
+            ..RequestRow::default()
+        };
+        let of = |rows: Vec<RequestRow>| vec![RequestTrace { requests: rows, ..RequestTrace::default() }];
+        let found = hits(&totals, &events, &of(vec![row(Some(10)), row(Some(50))]), Some(16));
         let told: Vec<_> = found.iter().map(|of| (of.tier, of.hit_tokens, of.rate)).collect();
-        assert_eq!(told, [("gpu", 50.0, Some(0.25)), ("external", 120.0, Some(0.8)), ("cpu", 112.0, None)]);
-        assert_eq!(hits(&totals[..2], &events, None).len(), 1);
+        assert_eq!(
+            told,
+            [("gpu", 50.0, Some(0.25)), ("external", 120.0, Some(0.8)), ("cpu", 112.0, None), ("all", 60.0, Some(0.3))]
+        );
+        assert_eq!(hits(&totals[..2], &events, &[], None).len(), 1);
+        assert_eq!(hits(&totals[..2], &[], &of(vec![row(Some(10)), row(None)]), None).len(), 1, "one does not tell");
     }
 }

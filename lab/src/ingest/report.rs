@@ -197,7 +197,7 @@ impl Tables {
         if let (Some(copies), Some(reply)) = (copies(&self.report.metrics), self.metrics.last()) {
             self.transfers.push(FileTransfers { file: reply.file.clone(), events: None, copies: Some(copies) });
         }
-        self.report.cache_hits = hits(&self.report.metrics, &self.report.kv_events, self.block_size());
+        self.report.cache_hits = hits(&self.report.metrics, &self.report.kv_events, &self.requests, self.block_size());
         Ok(())
     }
 

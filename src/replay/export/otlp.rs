@@ -77,7 +77,9 @@ impl OtlpTrace {
             let mut events = Vec::new();
             for (at, step) in (line * STEPS_PER_LINE..).zip(steps) {
                 events.push(step.summary(at, config));
-                events.extend(std::iter::from_fn(|| transfers.next_if(|of| of.step <= at)).map(|of| of.event()));
+                events.extend(
+                    std::iter::from_fn(|| transfers.next_if(|of| of.step <= at)).flat_map(|of| of.events(config)),
+                );
             }
             let span = json!({ "name": "scheduler_steps", "spanId": id(line, 3), "events": events });
             write_line(&mut out, model, "vllm.scheduler.step", &[span])?;
@@ -199,6 +201,26 @@ struct TransferMoment<'a> {
 }
 
 impl TransferMoment<'_> {
+    /// The event of the copy, and behind its end that of the cache which it filled.
+    fn events(self, config: &EngineConfig) -> impl Iterator<Item = Value> + use<> {
+        let name = match self.of.direction {
+            TransferDirection::GpuToCpu if self.is_end => Some("CacheStoreCommitted"),
+            TransferDirection::CpuToGpu if self.is_end => Some("CacheLoadCommitted"),
+            _ => None,
+        };
+        let committed = name.map(|name| {
+            let attributes = [
+                ("request.id", json!(self.of.record.to_string())),
+                ("kv.medium", json!("CPU")),
+                ("kv.num_blocks", json!(self.of.num_blocks)),
+                ("kv.block_size", json!(config.block_size)),
+                ("scheduler.step", json!(FIRST_STEP + self.step)),
+            ];
+            event(name, self.ns, &attributes)
+        });
+        std::iter::once(self.event()).chain(committed)
+    }
+
     fn event(&self) -> Value {
         let (src, dst) = match self.of.direction {
             TransferDirection::GpuToCpu => ("GPU", "CPU"),

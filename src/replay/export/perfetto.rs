@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::{over_ns, reached};
 use crate::latency::TransferDirection;
+use crate::replay::kv_metrics::{Hits, KvMetrics};
 use crate::replay::{KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
-use crate::units::ns_to_us;
+use crate::units::{ns_to_ms, ns_to_us};
 
 /// Writes a trace while a replay runs, in constant memory: the steps with their tokens, counters of the queues, KV blocks
 /// and cached tokens, and the copies of the tiers of host and disk. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
@@ -41,6 +42,7 @@ pub struct PerfettoTrace<W: Write> {
 const ENGINE: u32 = 1;
 const REQUESTS: u32 = 2;
 const COPIES: u32 = 3;
+const METRICS: u32 = 4;
 /// The track of the engine's counters.
 const COUNTERS: u32 = 0;
 
@@ -62,15 +64,19 @@ impl<W: Write> PerfettoTrace<W> {
         trace
     }
 
-    /// Writes the requests and the end of the file.
+    /// Writes the requests, the KV metrics if there are any, and the end of the file.
     ///
     /// # Errors
     /// The first error of the writer.
-    pub fn finish(mut self, records: &[RequestRecord]) -> io::Result<()> {
+    pub fn finish(mut self, records: &[RequestRecord], metrics: Option<&KvMetrics>) -> io::Result<()> {
         let known_ns = records.iter().flat_map(|record| [record.scheduled_ns, record.first_token_ns, record.finish_ns]);
         let end_ns = known_ns.fold(self.last_end_ns, u64::max);
         for (index, record) in records.iter().enumerate() {
             self.request(index, record, end_ns);
+        }
+        self.hits_by_tier(records);
+        if let Some(metrics) = metrics {
+            self.kv_metrics(metrics, end_ns);
         }
         let counts = json!({"steps": self.steps, "requests": records.len()});
         self.write(&format!("\n],\"otherData\":{counts}}}\n"));
@@ -112,6 +118,42 @@ impl<W: Write> PerfettoTrace<W> {
         let ts = ns_to_us(ns);
         self.event(&json!({"name": name, "ph": "C", "ts": ts, "pid": ENGINE, "tid": COUNTERS, "args": values}));
         self.counters.insert(name, values);
+    }
+
+    /// Counts the tokens that requests found by the tier that held them, where some came from the host.
+    fn hits_by_tier(&mut self, records: &[RequestRecord]) {
+        if records.iter().all(|record| record.num_loaded_tokens == 0) {
+            return;
+        }
+        let mut found: Vec<&RequestRecord> = records.iter().filter(|record| record.num_cached_tokens > 0).collect();
+        found.sort_by_key(|record| record.scheduled_ns);
+        let mut hits = Hits::default();
+        for record in found {
+            hits.add(record);
+            let tokens =
+                json!({"gpu": hits.gpu_hit_tokens, "host": hits.host_hit_tokens, "disk": hits.disk_hit_tokens});
+            self.counter("hit tokens by tier", record.scheduled_ns, tokens);
+        }
+    }
+
+    /// Writes KV metrics as moments at the end, whose arguments are the figures.
+    fn kv_metrics(&mut self, metrics: &KvMetrics, end_ns: u64) {
+        self.event(&name("process_name", METRICS, 0, "KV metrics"));
+        let mut moment = |name: String, args: Value| {
+            let ts = ns_to_us(end_ns);
+            self.event(&json!({"name": name, "ph": "i", "s": "p", "ts": ts, "pid": METRICS, "tid": 1, "args": args}));
+        };
+        moment("lives of KV blocks".to_owned(), json!(metrics.blocks));
+        moment("hits".to_owned(), json!(metrics.hits));
+        for group in &metrics.prefix_groups {
+            let prefix = group.prefix.as_ref().map_or_else(|| "without a prefix".to_owned(), |id| format!("of {id}"));
+            moment(format!("hits {prefix}"), json!(group));
+        }
+        if metrics.num_other_groups > 0 {
+            moment(format!("hits of {} other prefixes", metrics.num_other_groups), json!(metrics.other_groups));
+        }
+        moment("hashing and look-ups".to_owned(), json!(metrics.host));
+        moment("balance of prefix caching".to_owned(), json!(metrics.balance));
     }
 
     /// Writes a copy between tiers. A copy begins when the one before it in its direction has ended, so that each direction is a track.
@@ -164,6 +206,11 @@ impl<W: Write> PerfettoTrace<W> {
             "cached_tokens": record.num_cached_tokens,
             "preemptions": record.num_preemptions,
         });
+        if record.num_loaded_tokens > 0 {
+            begin["args"]["loaded_tokens"] = record.num_loaded_tokens.into();
+            begin["args"]["disk_tokens"] = record.num_disk_tokens.into();
+            begin["args"]["kv_load_ms"] = ns_to_ms(record.load_ns).into();
+        }
         if record.outcome == Outcome::Finished {
             begin["args"]["ttft_ms"] = record.ttft_ms().into();
             begin["args"]["e2e_ms"] = record.e2e_ms().into();

@@ -28,7 +28,7 @@ fn traced(steps: &[StepEvent<'_>], records: &[RequestRecord]) -> Value {
     let mut out = Vec::new();
     let mut trace = PerfettoTrace::new(&mut out);
     steps.iter().for_each(|step| trace.step(step));
-    trace.finish(records).unwrap();
+    trace.finish(records, None).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -113,7 +113,7 @@ fn copies_of_each_direction_follow_each_other_on_a_track() {
     trace.kv(&copy(1, TransferDirection::CpuToGpu, 110, 140));
     // It waits for 20 µs until the first store has ended.
     trace.kv(&copy(2, TransferDirection::GpuToCpu, 130, 180));
-    trace.finish(&[]).unwrap();
+    trace.finish(&[], None).unwrap();
     let trace: Value = serde_json::from_slice(&out).unwrap();
     let copies = events(&trace, "X");
     let of = |event: &Value| [&event["tid"], &event["ts"], &event["dur"]].map(|value| value.as_f64().unwrap());
@@ -186,6 +186,6 @@ fn the_first_error_of_the_writer_comes_back_at_the_end() {
     for index in 0..10_000 {
         trace.step(&step(index, 1000 * (index + 1), 1000 * (index + 2) - 1, &BATCH));
     }
-    let error = trace.finish(&[]).unwrap_err();
+    let error = trace.finish(&[], None).unwrap_err();
     assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::StorageFull, "no room".to_owned()));
 }

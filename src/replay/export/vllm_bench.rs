@@ -41,7 +41,8 @@ pub struct BenchRun<'a> {
 ///
 /// The file differs from vLLM's in a few keys. `backend` is `ridgepoint`. Statistics of no values are null, where vLLM
 /// writes 0. `generated_texts` is absent. `max_output_tokens_per_s` is null without `tokens`. Rejected and unfinished
-/// requests count as `failed`.
+/// requests count as `failed`. A server with a host's tier of KV blocks adds `mean_kv_load_ms` and the other statistics of the time that
+/// requests wait for their loads, and the list `kv_loads`, s.
 ///
 /// # Errors
 /// Errors of `out`.
@@ -59,7 +60,7 @@ pub fn write_vllm_bench(
     let records = &replay.records;
     let mut document = summary(run, records, metrics, tokens);
     if let Some(tokens) = tokens {
-        add_details(&mut document, records, tokens);
+        add_details(&mut document, replay, tokens);
     }
     serde_json::to_writer(&mut out, &document)?;
     out.write_all(b"\n")?;
@@ -92,7 +93,9 @@ fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tok
     if let Some(date) = run.date {
         summary["date"] = date.into();
     }
-    for (name, of) in [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)] {
+    let latencies = [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)];
+    let load = all.kv_load_ms.map(|of| ("kv_load", Some(of)));
+    for (name, of) in latencies.into_iter().chain(load) {
         for (statistic, value) in STATISTICS {
             summary[format!("{statistic}_{name}_ms")] = of.as_ref().map(value).into();
         }
@@ -101,7 +104,8 @@ fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tok
 }
 
 /// Adds the lists of `--save-detailed`, a value per request. Times are in seconds.
-fn add_details(document: &mut Value, records: &[RequestRecord], tokens: &TokenTimes) {
+fn add_details(document: &mut Value, replay: &Replay, tokens: &TokenTimes) {
+    let (records, has_tier) = (&replay.records, replay.offload.is_some());
     let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
     let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
     let ttft_ns = |of: &RequestRecord| if done(of) { of.first_token_ns.saturating_sub(of.arrival_ns) } else { 0 };
@@ -117,6 +121,9 @@ fn add_details(document: &mut Value, records: &[RequestRecord], tokens: &TokenTi
     document["output_lens"] = records.iter().map(output).collect();
     document["ttfts"] = records.iter().map(|record| ns_to_s(ttft_ns(record))).collect();
     document["itls"] = records.iter().enumerate().map(gaps).collect();
+    if has_tier {
+        document["kv_loads"] = records.iter().map(|record| ns_to_s(record.load_ns)).collect();
+    }
     document["start_times"] = records.iter().map(|record| ns_to_s(record.arrival_ns)).collect();
     document["errors"] = records.iter().map(fault).collect();
 }

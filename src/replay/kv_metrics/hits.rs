@@ -42,7 +42,7 @@ impl Hits {
         hits
     }
 
-    fn add(&mut self, record: &RequestRecord) {
+    pub(in crate::replay) fn add(&mut self, record: &RequestRecord) {
         let cached = record.num_cached_tokens.min(record.num_prompt_tokens);
         let loaded = record.num_loaded_tokens.min(cached);
         self.requests += 1;

@@ -46,6 +46,7 @@ fn no_options() -> RidgepointOptions {
         model_quant_config_json: null(),
         model_generation_config_json: null(),
         hardware_toml: null(),
+        kv_transfers_json: null(),
     }
 }
 

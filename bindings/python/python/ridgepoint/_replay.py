@@ -1,7 +1,7 @@
 """Replays loads through a model of vLLM's scheduler: TTFT, ITL and E2E as clients would see them."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -37,8 +37,9 @@ class KvOffload:
     """Bytes of a KV block on one GPU: ``block_size * int(steps.kv_capacity().kv_bytes_per_token)``."""
     offload_prompt_only: bool = False
     """Whether only blocks of prompts are copied to the host."""
-    contention: float = 1.0
-    """Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1."""
+    contention: float | None = None
+    """Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1. Defaults to that of the step model's
+    ``kv_transfers``, or else 1."""
     disk: KvDisk | None = None
     """The disk behind the host. Defaults to none."""
 
@@ -249,7 +250,11 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
     if not isinstance(steps, StepModel):
         raise TypeError(f"steps = {steps!r} must be a ridgepoint.StepModel")
     text, arrival_ns, input_len, output_len = described(load)
-    options = json.dumps(asdict(scheduler or Scheduler()))
+    scheduler = scheduler or Scheduler()
+    tier = scheduler.kv_offload
+    if tier is not None and tier.contention is None:
+        scheduler = replace(scheduler, kv_offload=replace(tier, contention=steps.kv_contention))
+    options = json.dumps(asdict(scheduler))
     seed = whole_number("seed", seed, most=2**64 - 1)
     report, requests = _native.simulate(steps, text, options, seed, arrival_ns, input_len, output_len)
     values = json.loads(report)

@@ -48,5 +48,6 @@ def read_server(
         efficiency=efficiency,
         data_dir=data_dir,
         precision=values["precision"],
+        kv_transfers=values["kv_transfers"],
     )
     return Server(steps, record(Scheduler, values["scheduler"]), values["notes"])

@@ -129,6 +129,7 @@ fn kv_event<'a>(name: &'a str, attributes: &'a Attributes) -> Result<Event<'a>, 
         name,
         medium: attributes.text("kv.medium"),
         num_blocks: blocks.unwrap_or(0),
+        block_size: attributes.whole("kv.block_size")?.filter(|size| *size > 0),
         transfer: TransferEvent::new(id, from, to).map(|of| TransferEvent { blocks, step, has_failed, is_exact, ..of }),
         ..Event::default()
     })

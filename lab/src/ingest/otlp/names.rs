@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use crate::ingest::unknown_names::UnknownNames;
 
 /// Attributes that are read, or that say again what others say. In alphabetical order.
-const KNOWN: [&str; 61] = [
+const KNOWN: [&str; 62] = [
     "batch.decode_tokens",
     "batch.num_decode_reqs",
     "batch.num_finished",
@@ -31,6 +31,7 @@ const KNOWN: [&str; 61] = [
     "gen_ai.usage.cache_read.input_tokens",
     "gen_ai.usage.completion_tokens",
     "gen_ai.usage.prompt_tokens",
+    "kv.block_size",
     "kv.blocks_allocated_gpu",
     "kv.blocks_cached_gpu",
     "kv.blocks_free_gpu",
