@@ -27,7 +27,9 @@ pub struct KvOffloading {
 /// The size of the host's tier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum KvOffloadingSize {
-    /// Bytes of all GPUs of a replica together, as vLLM counts them.
+    /// `kv_offloading_size`: GiB of all GPUs of a replica together, as vLLM counts them.
+    Gib(f64),
+    /// `cpu_bytes_to_use` of a connector: the same in bytes.
     Bytes(f64),
     /// Blocks.
     Blocks(u32),
@@ -46,7 +48,7 @@ impl KvOffloading {
         if gib.is_some() && connector.is_some() {
             keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
         }
-        let sized = gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), ..KvOffloading::NONE });
+        let sized = gib.map(|gib| KvOffloading { size: KvOffloadingSize::Gib(gib), ..KvOffloading::NONE });
         connector.or(sized)
     }
 
@@ -125,12 +127,22 @@ impl KvOffloading {
         )]
         let num_cpu_blocks = match self.size {
             KvOffloadingSize::Blocks(blocks) => blocks,
+            KvOffloadingSize::Gib(gib) => (gib * GIB / (block_bytes * gpus)) as u32,
             KvOffloadingSize::Bytes(bytes) => (bytes / (block_bytes * gpus)) as u32,
         };
         if num_cpu_blocks == 0 {
-            let reason =
-                format!("holds no KV block: one takes {:.4} GiB on all GPUs together", block_bytes * gpus / GIB);
-            return Err(Error::invalid_argument("kv_offloading_size", self.shown(), reason));
+            let block_bytes = block_bytes * gpus;
+            let no_block = |takes: String| format!("holds no KV block: one takes {takes} on all GPUs together");
+            return Err(match self.size {
+                KvOffloadingSize::Gib(gib) => {
+                    let reason = no_block(format!("{:.4} GiB", block_bytes / GIB));
+                    Error::invalid_argument("kv_offloading_size", format!("{gib} GiB"), reason)
+                }
+                KvOffloadingSize::Bytes(bytes) => {
+                    Error::invalid_argument("cpu_bytes_to_use", bytes, no_block(format!("{block_bytes} bytes")))
+                }
+                KvOffloadingSize::Blocks(_) => Error::invalid_argument("num_cpu_blocks", 0, "must be at least 1"),
+            });
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -141,12 +153,5 @@ impl KvOffloading {
         let disk = self.disk.map(|disk| disk.tier(whole(block_bytes * gpus)));
         let (block_bytes, offload_prompt_only) = (whole(block_bytes), self.offload_prompt_only);
         Ok(KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only, contention: 1.0, disk })
-    }
-
-    fn shown(self) -> String {
-        match self.size {
-            KvOffloadingSize::Bytes(bytes) => format!("{} GiB", bytes / GIB),
-            KvOffloadingSize::Blocks(blocks) => format!("{blocks} blocks"),
-        }
     }
 }

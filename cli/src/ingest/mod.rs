@@ -173,6 +173,13 @@ fn inputs(files: &[PathBuf]) -> (Vec<(PathBuf, Option<ExperimentFile>)>, Vec<Err
             Err(error) => errors.push(error),
         }
     }
+    let mut known = BTreeSet::new();
+    for (file, _) in &inputs {
+        // Counts of a file that is read twice would be twice too large.
+        if !known.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
+            errors.push(Error::parse(&**file, "is named twice: name it once"));
+        }
+    }
     (inputs, errors)
 }
 

@@ -313,6 +313,16 @@ fn one_reply_of_metrics_tells_hits_by_tier_since_the_start() {
 }
 
 #[test]
+fn a_file_counts_once() {
+    let folder = Folder::new();
+    folder.write("events.jsonl", capture());
+    let twice = ingest(&folder, &["events.jsonl", "./events.jsonl"], &[]);
+    twice.fails(1, &["./events.jsonl: is named twice: name it once"]);
+    experiment(&folder, &capture());
+    ingest(&folder, &["exp", "exp/kv_events.jsonl"], &[]).fails(1, &["exp/kv_events.jsonl: is named twice"]);
+}
+
+#[test]
 fn dumps_of_a_real_server_are_read_whole_and_agree_with_each_other() {
     let Some(data) = common::data_pack("transfers and hits of a real server") else { return };
     let files = ["offload_log.log", "metrics_offload.txt", "kv_events_offload.jsonl"];

@@ -73,6 +73,11 @@ fn tiers_that_are_not_modelled_are_told() {
         r#"--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"num_cpu_blocks":9,"cpu_bytes_to_use":1e9}}"#,
         &["num_cpu_blocks beside cpu_bytes_to_use", "keep one"],
     );
+    fails(
+        1,
+        r#"--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"cpu_bytes_to_use":1000}}"#,
+        &["cpu_bytes_to_use", "1000", "holds no KV block: one takes 2097152 bytes"],
+    );
     fails(1, "--kv-transfer-config {}", &["names no kv_connector", "cpu_bytes_to_use"]);
     fails(1, "--kv-transfer-config [", &["must be an object or its JSON"]);
     fails(

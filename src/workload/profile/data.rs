@@ -3,7 +3,7 @@
 use super::INFERENCE_PERF;
 use crate::input::{Keys, NumberRange};
 use crate::workload::lengths::NormalLengths;
-use crate::workload::limits::MAX_TOKENS;
+use crate::workload::limits::{MAX_DURATION_S, MAX_TOKENS};
 use crate::workload::prompts::Prompts;
 
 /// Most distinct prompts of a shared prefix.
@@ -14,16 +14,28 @@ const MAX_PROMPTS: u32 = 10_000_000;
 /// inference-perf 0.3.0, `datagen/synthetic_datagen.py`.
 const SYNTHETIC_WORDS: u32 = 4174;
 
-const SECTIONS: [&str; 3] = ["shared_prefix", "input_distribution", "output_distribution"];
+const SECTIONS: [&str; 4] = ["shared_prefix", "input_distribution", "output_distribution", "sessions"];
+
+/// The `data.type` of sessions. It is an addition to inference-perf's.
+pub(super) const SESSIONS: &str = "sessions";
+
+/// The turns of a profile's sessions, whose new tokens and outputs are `input_distribution` and `output_distribution`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turns {
+    pub(super) turns: u32,
+    pub(super) prefix_len: u32,
+    pub(super) think_time_s: f64,
+}
 
 /// Reads `data`; no prompts mean a problem. `most_requests` is the size of the largest stage.
-pub(super) fn read(data: Keys<'_>, most_requests: u64) -> Option<Prompts> {
+pub(super) fn read(data: Keys<'_>, most_requests: u64) -> Option<(Prompts, Option<Turns>)> {
     let kind = data.or_default("type", data.text("type"), "mock", INFERENCE_PERF);
     data.ignore(&["path"]);
     data.refuse("trace", "is not supported: give the trace itself as a file of requests");
     let (used, prompts): (&[&str], _) = match kind {
         "shared_prefix" => (&SECTIONS[..1], shared_prefix(&data)),
-        "random" | "synthetic" => (&SECTIONS[1..], lengths(&data, kind, most_requests)),
+        "random" | "synthetic" => (&SECTIONS[1..3], lengths(&data, kind, most_requests)),
+        SESSIONS => (&SECTIONS[1..], lengths(&data, kind, most_requests)),
         "mock" => {
             data.log
                 .note("data.type mock: prompts count as 3 tokens and outputs as inference-perf's default, 30 tokens");
@@ -32,8 +44,8 @@ pub(super) fn read(data: Keys<'_>, most_requests: u64) -> Option<Prompts> {
         _ => {
             data.problem(
                 "type",
-                "is not supported, because its lengths come from texts: use shared_prefix, random, synthetic or mock, or give \
-                 the requests as a list (csv or jsonl)",
+                "is not supported, because its lengths come from texts: use shared_prefix, random, synthetic, mock or sessions, or \
+                 give the requests as a list (csv or jsonl)",
             );
             (&SECTIONS, None)
         }
@@ -44,8 +56,22 @@ pub(super) fn read(data: Keys<'_>, most_requests: u64) -> Option<Prompts> {
     if prompts.is_none() {
         data.ignore(&SECTIONS);
     }
+    let turns = (kind == SESSIONS).then(|| turns(&data));
     data.finish();
-    prompts
+    Some((prompts?, turns))
+}
+
+fn turns(data: &Keys<'_>) -> Turns {
+    data.require(&[SESSIONS]);
+    let sessions = data.section_or_empty(SESSIONS);
+    let turns = Turns {
+        turns: sessions.whole("turns", 1..=MAX_TOKENS).unwrap_or(1),
+        prefix_len: sessions.whole("prefix_len", 0..=MAX_TOKENS).unwrap_or(0),
+        think_time_s: sessions.number("think_time_s", NumberRange::from_zero(MAX_DURATION_S, "s")).unwrap_or(0.0),
+    };
+    sessions.require(&["turns"]);
+    sessions.finish();
+    turns
 }
 
 /// Older names of keys, as pairs of alias and key.
@@ -63,7 +89,12 @@ fn shared_prefix(data: &Keys<'_>) -> Option<Prompts> {
     let system_prompt_len = count("system_prompt_len", 0..=MAX_TOKENS, 100);
     let question_len = count("question_len", 0..=MAX_TOKENS, 50);
     let output_len = count("output_len", 1..=MAX_TOKENS, 50);
-    prefix.flag("enable_multi_turn_chat");
+    if prefix.flag("enable_multi_turn_chat") == Some(true) {
+        prefix.log.note(
+            "data.shared_prefix.enable_multi_turn_chat = true changes nothing: measured prompts of such runs kept one length; for prompts that grow \
+             use data.type sessions",
+        );
+    }
     if groups * users > u64::from(MAX_PROMPTS) {
         prefix.problem(
             "num_groups",
@@ -91,7 +122,7 @@ fn lengths(data: &Keys<'_>, kind: &str, most_requests: u64) -> Option<Prompts> {
     let read = |key| distribution(data.section(key)?, most_requests);
     let (input, output) = (read("input_distribution"), read("output_distribution"));
     let (input, output) = (input?, output?);
-    if kind == "random" {
+    if kind != "synthetic" {
         return Some(Prompts::Random { input, output });
     }
     if input.max > SYNTHETIC_WORDS {

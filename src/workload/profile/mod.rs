@@ -8,7 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::arrivals::ArrivalPattern;
 use super::prompts::{PromptStream, Prompts};
+use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
 use super::staged::{StageLoad, StagedLoad, most_requests};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest, limits};
@@ -20,8 +22,9 @@ const INFERENCE_PERF: &str = "inference-perf's";
 
 /// A checked profile.
 ///
-/// `enable_multi_turn_chat` is accepted and changes nothing: in the measured runs that set it, prompts kept one length
-/// over a whole run and requests did not wait for each other, so that all turns of a user are the same prompt.
+/// `enable_multi_turn_chat` changes nothing, and a note says so: in the measured runs that set it, prompts kept one length
+/// over a whole run and requests did not wait for each other, so that all turns of a user are the same prompt. Prompts that grow with their
+/// conversation are the type `sessions`, an addition to inference-perf's.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
@@ -29,8 +32,10 @@ pub struct Profile {
     pub origin: String,
     /// Stages, in order.
     pub stages: Vec<StageLoad>,
-    /// The prompts.
+    /// The prompts; of sessions, the new tokens of a turn.
     pub prompts: Prompts,
+    /// The sessions of the stage, in place of single requests.
+    sessions: Option<GeneratedSessions>,
     /// `load.interval` in ns: the pause between stages, beside the time to close one and start the next.
     pub interval_ns: u64,
     /// Most requests in flight of a constant or poisson stage, `num_workers × worker_max_concurrency`; `None` without
@@ -61,12 +66,14 @@ impl Profile {
             return Err(Error::parse(origin, "is empty: a profile has `load` and `data`"));
         }
         let log = Log::default();
-        let (load, prompts) = read(&parsed, &log);
-        let (prompts, notes) = log.finish(origin, prompts)?;
+        let (load, data) = read(&parsed, &log);
+        let sessions = data.as_ref().and_then(|(prompts, turns)| sessions(&load, prompts, (*turns)?, &log));
+        let ((prompts, _), notes) = log.finish(origin, data)?;
         Ok(Profile {
             origin: origin.to_owned(),
             stages: load.stages,
             prompts,
+            sessions,
             interval_ns: load.interval_ns,
             max_in_flight: load.max_in_flight,
             notes,
@@ -75,16 +82,25 @@ impl Profile {
 
     /// Returns the number of requests, which does not depend on the seed.
     pub fn num_requests(&self) -> u64 {
+        if let Some(sessions) = &self.sessions {
+            return sessions.num_requests();
+        }
         self.stages.iter().map(StageLoad::num_requests).sum()
     }
 
     /// Returns the load. Arrivals, lengths and the order of prompts are drawn from `seed`.
     pub fn workload(&self, seed: u64) -> Box<dyn Workload + Send> {
+        if let Some(sessions) = &self.sessions {
+            return Box::new(sessions.clone().with_seed(seed).workload());
+        }
         Box::new(StagedLoad::new(&self.stages, &self.prompts, self.interval_ns, self.max_in_flight, seed))
     }
 
     /// Returns the summary of the load of this seed.
     pub fn summary(&self, seed: u64) -> Summary {
+        if let Some(sessions) = &self.sessions {
+            return sessions.summary();
+        }
         let mut prompts = PromptStream::new(&self.prompts, seed, most_requests(&self.stages));
         let positions =
             |(stage, load): (u32, &StageLoad)| (0..load.num_requests()).map(move |position| (stage, position));
@@ -97,8 +113,32 @@ impl Profile {
     }
 }
 
+/// The sessions of a profile, whose one stage says when they start: its rate, its length and its level of concurrency count sessions.
+fn sessions(load: &load::Load, prompts: &Prompts, turns: data::Turns, log: &Log) -> Option<GeneratedSessions> {
+    let ([stage], Prompts::Random { input, output }) = (load.stages.as_slice(), prompts) else {
+        if !load.stages.is_empty() {
+            log.problem("load.stages must have one stage for data.type sessions, which can last beyond a stage");
+        }
+        return None;
+    };
+    if load.max_in_flight.is_some() {
+        log.note("load.num_workers holds no turn of a session back");
+    }
+    let starts = match *stage {
+        StageLoad::Constant { rate_per_s, .. } | StageLoad::Poisson { rate_per_s, .. } => {
+            SessionStarts::Rate { pattern: ArrivalPattern::Poisson, per_s: rate_per_s }
+        }
+        StageLoad::Concurrent { concurrency_level, .. } => SessionStarts::Concurrency(concurrency_level),
+    };
+    let data::Turns { turns, prefix_len, think_time_s } = turns;
+    let shape = SessionShape { turns, prefix_len, input: *input, output: *output, think_time_s };
+    let faults =
+        |error: Error| error.problems().iter().for_each(|fault| log.problem(format!("data.sessions: {fault}")));
+    GeneratedSessions::new(starts, stage.num_requests(), shape, 0).map_err(faults).ok()
+}
+
 /// Reads all sections; no prompts mean a problem.
-fn read(profile: &Value, log: &Log) -> (load::Load, Option<Prompts>) {
+fn read(profile: &Value, log: &Log) -> (load::Load, Option<(Prompts, Option<data::Turns>)>) {
     let top = Keys::new("", profile, log);
     top.require(&["load", "data"]);
     let scrape_interval_s = without_influence(&top);

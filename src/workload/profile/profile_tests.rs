@@ -1,8 +1,9 @@
 use super::*;
 use crate::units::NS_PER_S;
+use crate::workload::NormalLengths;
 
 const DATA: &str = "data: {type: shared_prefix, shared_prefix: {num_unique_system_prompts: 11, num_users_per_system_prompt: 4, \
-                    system_prompt_len: 100, question_len: 466, output_len: 247, enable_multi_turn_chat: true}}\n";
+                    system_prompt_len: 100, question_len: 466, output_len: 247, enable_multi_turn_chat: false}}\n";
 const LOAD: &str = "load: {type: constant, stages: [{rate: 5.0, duration: 600}, {rate: 10, duration: 600}]}\n";
 
 fn parse(text: &str) -> Result<Profile> {
@@ -35,6 +36,9 @@ fn a_profile_as_runs_are_made_with() {
     };
     assert_eq!((profile.prompts.clone(), profile.interval_ns, profile.max_in_flight), (prompts, NS_PER_S, None));
     assert_eq!(profile.notes, Vec::<String>::new());
+    let growing = parse(&format!("{}{LOAD}", DATA.replace("false", "true"))).unwrap();
+    assert_eq!(growing.prompts, profile.prompts);
+    assert!(growing.notes[0].contains("enable_multi_turn_chat = true changes nothing"), "{:?}", growing.notes);
     assert_eq!(
         profile.summary(1).to_string(),
         "9000 requests in 2 stages, 566.0 prompt and 247.0 output tokens on average, 813 together at most"
@@ -292,4 +296,48 @@ fn what_is_no_profile_says_so() {
     assert!(
         error(&format!("load: {{stages: []}}\n{DATA}")).contains("load.stages = [] must be a list of 1 to 1000 stages")
     );
+}
+
+const SESSIONS: &str = "data: {type: sessions, sessions: {turns: 3, prefix_len: 1000, think_time_s: 2}, input_distribution: {min: 200, max: 200, \
+                        mean: 200, std_dev: 0}, output_distribution: {min: 50, max: 50, mean: 50, std_dev: 0}}\n";
+
+#[test]
+fn sessions_of_a_profile_are_those_of_the_flags() {
+    let profile =
+        parse(&format!("{SESSIONS}load: {{type: poisson, stages: [{{rate: 0.5, duration: 40}}]}}\n")).unwrap();
+    let fixed = NormalLengths::fixed;
+    let shape = SessionShape { turns: 3, prefix_len: 1000, input: fixed(200), output: fixed(50), think_time_s: 2.0 };
+    let starts = SessionStarts::Rate { pattern: ArrivalPattern::Poisson, per_s: 0.5 };
+    let same = GeneratedSessions::new(starts, 20, shape, 7).unwrap();
+    assert_eq!((profile.num_requests(), profile.notes.len()), (60, 0));
+    assert_eq!(profile.summary(7), same.summary());
+    let (mut ours, mut theirs) = (profile.workload(7), same.workload());
+    for turn in 0..60 {
+        let (one, other) = (ours.next_request().unwrap(), theirs.next_request().unwrap());
+        assert_eq!(one, other, "{turn}");
+        ours.finished(one.arrival_ns, 0, turn);
+        theirs.finished(other.arrival_ns, 0, turn);
+    }
+    // The third turn: the prefix, three inputs and two outputs.
+    assert_eq!(same.summary().max_total_tokens, 1000 + 3 * 200 + 2 * 50 + 50);
+}
+
+#[test]
+fn sessions_that_cannot_be_sent_say_why() {
+    let load = "load: {type: concurrent, stages: [{concurrency_level: 4, num_requests: 9}]}\n";
+    assert_eq!(parse(&format!("{SESSIONS}{load}")).unwrap().num_requests(), 27);
+    assert!(error(&format!("{SESSIONS}{LOAD}")).contains("load.stages must have one stage for data.type sessions"));
+    for (from, to, said) in [
+        ("turns: 3, ", "", "data.sessions.turns is missing"),
+        ("turns: 3", "turns: 0", "data.sessions.turns = 0 must be a whole number from 1"),
+        ("turns: 3", "turns: 90000", "the last of 90000 turns has a prompt of up to"),
+        ("think_time_s: 2", "think_time_s: -1", "data.sessions.think_time_s = -1"),
+        ("think_time_s", "thinktime_s", "data.sessions.thinktime_s is not a known key"),
+        ("sessions: {turns: 3, prefix_len: 1000, think_time_s: 2}, ", "", "data.sessions is missing"),
+    ] {
+        let found = error(&format!("{}{load}", SESSIONS.replace(from, to)));
+        assert!(found.contains(said), "{to}: {found}");
+    }
+    let random = error(&format!("{}{load}", SESSIONS.replace("type: sessions", "type: random")));
+    assert!(random.contains("is not used by data.type random: remove it"), "{random}");
 }

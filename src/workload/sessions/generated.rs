@@ -62,7 +62,7 @@ pub enum SessionStarts {
 /// assert_eq!(load.next_request().map(|turn| (turn.arrival_ns, turn.num_prompt_tokens)), Some((7, 1110)));
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GeneratedSessions {
     starts: SessionStarts,
     num_sessions: u64,
@@ -129,8 +129,14 @@ impl GeneratedSessions {
         }
     }
 
-    fn num_requests(&self) -> u64 {
+    /// Returns the number of turns of all sessions.
+    pub(in crate::workload) fn num_requests(&self) -> u64 {
         self.num_sessions * u64::from(self.shape.turns)
+    }
+
+    /// The same sessions drawn from another seed.
+    pub(in crate::workload) fn with_seed(self, seed: u64) -> Self {
+        GeneratedSessions { seed, ..self }
     }
 }
 
