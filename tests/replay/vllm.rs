@@ -68,6 +68,9 @@ struct Tier {
     gpu_to_cpu: (f64, f64),
     cpu_to_gpu: (f64, f64),
     contention: f64,
+    /// A recorded server has no such argument.
+    #[serde(default)]
+    offload_prompt_only: bool,
 }
 
 /// Direction (0 to the host, 1 to the GPU), number of blocks, earliest start in ns, end in ns.
@@ -218,7 +221,7 @@ fn difference(case: &Case) -> Option<String> {
     let kv_offload = case.tier.map(|tier| KvOffload {
         num_cpu_blocks: tier.num_cpu_blocks,
         block_bytes: 1,
-        offload_prompt_only: false,
+        offload_prompt_only: tier.offload_prompt_only,
         contention: tier.contention,
         disk: None,
     });
