@@ -173,12 +173,12 @@ impl Workload for Behind<'_> {
     fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
-/// Counts the copies and events that are told.
+/// Counts the ends of copies and the events of blocks that are told.
 struct Told<'a>(&'a Cell<usize>);
 
 impl Observer for Told<'_> {
-    fn kv(&mut self, _: &KvEvent) {
-        self.0.set(self.0.get() + 1);
+    fn kv(&mut self, event: &KvEvent) {
+        self.0.set(self.0.get() + usize::from(!matches!(event, KvEvent::Submitted(_))));
     }
 }
 
@@ -284,7 +284,7 @@ fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
     let block = |event: &KvEvent| match event {
         KvEvent::Stored(blocks) => Some((0, blocks.clone())),
         KvEvent::Removed(blocks) => Some((1, blocks.clone())),
-        KvEvent::Transfer(_) => None,
+        KvEvent::Submitted(_) | KvEvent::Transfer(_) => None,
     };
     let events: Vec<(u8, Vec<u64>)> = seen.iter().filter_map(block).collect();
     (events != case.events).then(|| format!("events are {events:?}, vLLM's {:?}", case.events))
