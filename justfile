@@ -18,6 +18,10 @@ test *ARGS:
 kills TIMES="100":
     RIDGEPOINT_KILLS={{TIMES}} cargo test -p ridgepoint-cli --test command kills -- --nocapture
 
+# Replays with KV blocks on host and disk: no block in two states, every load had its stores
+conservation CASES="100000":
+    PROPTEST_CASES={{CASES}} cargo test --release -p ridgepoint --test replay host_tier
+
 # Formatting and lints
 lint:
     cargo fmt --check

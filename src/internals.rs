@@ -106,7 +106,7 @@ pub mod replay {
     };
     pub use crate::replay::metrics::StageMetrics;
     pub use crate::replay::noise::NoisySteps;
-    pub use crate::replay::observe::{KvEvent, TransferEvent};
+    pub use crate::replay::observe::{KvEvent, SubmittedEvent, TransferEvent};
     pub use crate::replay::offload::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters, TransferCounters};
     pub use crate::replay::record::EngineCounters;
     pub use crate::replay::spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};

@@ -40,11 +40,27 @@ pub enum KvEvent {
     Stored(Vec<u64>),
     /// These blocks made room for others.
     Removed(Vec<u64>),
+    /// A copy was submitted. It comes behind what happened to its blocks before, and may come behind its end.
+    Submitted(SubmittedEvent),
     /// A copy has ended.
     Transfer(TransferEvent),
 }
 
-/// A copy of a request's blocks between GPU and host.
+/// The blocks of a copy that was submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmittedEvent {
+    /// Number of the copy, as in [`TransferEvent::index`].
+    pub index: u64,
+    /// Its direction.
+    pub direction: TransferDirection,
+    /// The host's blocks that it reads or writes.
+    pub host: Vec<u64>,
+    /// The disk's blocks that it writes or reads, in the order of `host`: hashes of their tokens and of all before these. Empty for a copy
+    /// between GPU and host.
+    pub disk: Vec<u64>,
+}
+
+/// A copy of a request's blocks between GPU and host, or between host and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferEvent {
     /// Number of the copy in the order of submission, from 0.

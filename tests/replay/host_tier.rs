@@ -1,11 +1,11 @@
 //! Laws of the tiers of KV blocks on host and disk: no block is in two states, bytes follow from blocks, and a load finds what was stored.
 //! `PROPTEST_CASES` sets the number of replays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use proptest::prelude::*;
 use ridgepoint::Request;
-use ridgepoint::internals::replay::{KvDisk, KvEvent, TransferCounters};
+use ridgepoint::internals::replay::{KvDisk, KvEvent, SubmittedEvent, TransferCounters, TransferEvent};
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::replay::{EngineConfig, KvOffload, Outcome, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
@@ -49,26 +49,127 @@ fn tier() -> impl Strategy<Value = KvOffload> {
     )
 }
 
-/// Blocks of the host that can be loaded, as the events say.
-fn check_blocks(events: &[KvEvent], most: u32) -> Result<(), TestCaseError> {
-    let (mut held, mut gone) = (BTreeSet::new(), BTreeSet::new());
-    for event in events {
+/// What the events told so far say of blocks and copies.
+#[derive(Default)]
+struct Ledger {
+    /// The copies that have ended, also those that are told later.
+    copies: HashMap<u64, TransferEvent>,
+    /// The copies whose ends were told.
+    told: HashSet<u64>,
+    submitted: HashMap<u64, SubmittedEvent>,
+    /// Blocks of the host that can be loaded, and those that made room for others.
+    held: BTreeSet<u64>,
+    gone: BTreeSet<u64>,
+    /// By block of the host, the copy that writes it and those that read it.
+    filled_by: HashMap<u64, u64>,
+    read_by: HashMap<u64, Vec<u64>>,
+    /// By block of the disk, the copies that wrote it.
+    on_disk: HashMap<u64, Vec<u64>>,
+}
+
+impl Ledger {
+    fn new(events: &[KvEvent]) -> Self {
+        let ended = events.iter().filter_map(|event| match event {
+            KvEvent::Transfer(copy) => Some((copy.index, *copy)),
+            _ => None,
+        });
+        Ledger { copies: ended.collect(), ..Ledger::default() }
+    }
+
+    /// Whether a copy had ended when another one could begin. One that has not ended by the end of a replay tells no times.
+    fn is_before(&self, first: u64, then: u64) -> bool {
+        let Some(then) = self.copies.get(&then) else { return true };
+        self.copies.get(&first).is_some_and(|first| first.end_ns <= then.ready_ns)
+    }
+
+    /// The copy's sources hold what it reads, and nothing else writes to its targets.
+    fn submit(&mut self, copy: &SubmittedEvent, tier: &KvOffload) -> Result<(), TestCaseError> {
+        let reads_disk = copy.direction == TransferDirection::DiskToCpu;
+        let fills = reads_disk || copy.direction == TransferDirection::GpuToCpu;
+        for block in &copy.host {
+            if fills {
+                prop_assert!(self.filled_by.insert(*block, copy.index).is_none(), "{block} is written twice: {copy:?}");
+                continue;
+            }
+            prop_assert!(self.held.contains(block), "{block} is not there: {copy:?}");
+            let store = self.filled_by.get(block);
+            prop_assert!(
+                store.is_some_and(|store| self.is_before(*store, copy.index)),
+                "{block} of {store:?}: {copy:?}"
+            );
+            self.read_by.entry(*block).or_default().push(copy.index);
+        }
+        let is_at_disk = reads_disk || copy.direction == TransferDirection::CpuToDisk;
+        prop_assert_eq!(copy.disk.len(), if is_at_disk { copy.host.len() } else { 0 });
+        let can_go = tier.disk.as_ref().is_some_and(|disk| disk.num_disk_blocks.is_some());
+        for block in &copy.disk {
+            let writes = self.on_disk.entry(*block).or_default();
+            if !reads_disk {
+                prop_assert!(can_go || writes.is_empty(), "{block} is written to the disk twice: {copy:?}");
+                writes.push(copy.index);
+                continue;
+            }
+            let writes = writes.clone();
+            prop_assert!(
+                writes.iter().any(|write| self.is_before(*write, copy.index)),
+                "{block} of {writes:?}: {copy:?}"
+            );
+        }
+        prop_assert!(self.submitted.insert(copy.index, copy.clone()).is_none(), "{copy:?} is submitted twice");
+        Ok(())
+    }
+
+    fn check(&mut self, event: &KvEvent, tier: &KvOffload) -> Result<(), TestCaseError> {
         match event {
             KvEvent::Stored(blocks) => {
                 for block in blocks {
-                    prop_assert!(held.insert(*block) && !gone.contains(block), "{block} is stored twice");
+                    prop_assert!(self.held.insert(*block) && !self.gone.contains(block), "{block} is stored twice");
                 }
             }
             KvEvent::Removed(blocks) => {
                 for block in blocks {
-                    prop_assert!(held.remove(block) && gone.insert(*block), "{block} goes without having been stored");
+                    prop_assert!(self.held.remove(block) && self.gone.insert(*block), "{block} goes without a store");
+                    let readers = self.read_by.get(block);
+                    let are_done = readers.is_none_or(|readers| readers.iter().all(|copy| self.told.contains(copy)));
+                    prop_assert!(are_done, "{block} goes while it is read: {readers:?}");
                 }
             }
-            KvEvent::Transfer(_) => {}
+            KvEvent::Submitted(copy) => self.submit(copy, tier)?,
+            KvEvent::Transfer(copy) => {
+                prop_assert!(self.told.insert(copy.index), "{copy:?} ends twice");
+            }
         }
-        prop_assert!(held.len() <= most as usize, "{} of {most} blocks", held.len());
+        prop_assert!(self.held.len() <= tier.num_cpu_blocks as usize, "{} blocks are held", self.held.len());
+        Ok(())
     }
-    Ok(())
+
+    /// Number of the blocks that were written to the disk.
+    fn num_written(&self) -> u64 {
+        let is_written = |writes: &&Vec<u64>| writes.iter().any(|write| self.copies.contains_key(write));
+        self.on_disk.values().filter(is_written).count() as u64
+    }
+
+    /// Every copy that ended was submitted with as many blocks, and a copy filled every block that could be loaded.
+    fn finish(&self) -> Result<(), TestCaseError> {
+        for copy in self.copies.values() {
+            let submitted = self.submitted.get(&copy.index);
+            let is_same =
+                |of: &SubmittedEvent| of.direction == copy.direction && of.host.len() == copy.num_blocks as usize;
+            prop_assert!(submitted.is_some_and(is_same), "{copy:?} was submitted as {submitted:?}");
+        }
+        let mut stored = self.held.iter().chain(&self.gone);
+        prop_assert!(stored.all(|block| self.filled_by.contains_key(block)), "a block was stored without a copy");
+        Ok(())
+    }
+}
+
+/// No block is in two states, every load had its stores, and every read of the disk its writes.
+fn check_blocks(events: &[KvEvent], tier: &KvOffload) -> Result<Ledger, TestCaseError> {
+    let mut ledger = Ledger::new(events);
+    for event in events {
+        ledger.check(event, tier)?;
+    }
+    Ok(ledger)
 }
 
 /// The copies of a direction: counted whole, one after the other.
@@ -109,7 +210,8 @@ fn a_later_turn_finds_generated_blocks_whose_stores_are_under_way() {
     let replayed = replay(&WithLink(steps_only(), 1.0), &config, &mut Listed::new(turns), &mut seen).unwrap();
     let [first, later] = replayed.records.as_slice() else { panic!("two turns") };
     assert_eq!((first.finish_ns, later.scheduled_ns, later.num_cached_tokens), (50_000, 60_000, 8));
-    assert!(seen.kv.is_empty(), "a store has ended: {:?}", seen.kv);
+    let is_submitted = |event: &KvEvent| matches!(event, KvEvent::Submitted(_));
+    assert!(seen.kv.iter().all(is_submitted), "a store has ended: {:?}", seen.kv);
 }
 
 proptest! {
@@ -123,14 +225,16 @@ proptest! {
             ..config
         };
         let mut seen = Recorder::default();
-        let replayed = match replay(&WithLink(latency, byte_us), &config, &mut Listed::new(requests), &mut seen) {
+        let replayed = replay(&WithLink(latency, byte_us), &config, &mut Listed::new(requests), &mut seen);
+        let ledger = check_blocks(&seen.kv, &tier)?;
+        let replayed = match replayed {
             Ok(replayed) => replayed,
             Err(error) => {
                 prop_assert!(error.to_string().contains("makes no progress"), "{error}");
                 return Ok(());
             }
         };
-        check_blocks(&seen.kv, tier.num_cpu_blocks)?;
+        ledger.finish()?;
         let counted = replayed.offload.unwrap();
         prop_assert!(counted.max_blocks_in_use <= tier.num_cpu_blocks);
         check_copies(&seen.kv, TransferDirection::GpuToCpu, counted.stores, tier.block_bytes)?;
@@ -141,18 +245,17 @@ proptest! {
         prop_assert_eq!(loaded, counted.loaded_tokens());
         let blocks = counted.loads.blocks * block_size;
         prop_assert!(loaded <= blocks && loaded + counted.loads.count >= blocks, "{loaded} of {blocks}");
-        let stored: u64 = seen.kv.iter().map(|event| if let KvEvent::Stored(of) = event { of.len() as u64 } else { 0 }).sum();
-        prop_assert!(counted.loads.blocks == 0 || stored > 0, "nothing was stored that could be loaded");
         let from_disk: u64 = replayed.records.iter().map(|record| u64::from(record.num_disk_tokens)).sum();
         match (&tier.disk, counted.disk) {
             (Some(disk), Some(counted)) => {
                 check_copies(&seen.kv, TransferDirection::CpuToDisk, counted.writes, disk.block_bytes)?;
                 check_copies(&seen.kv, TransferDirection::DiskToCpu, counted.reads, disk.block_bytes)?;
                 prop_assert_eq!(from_disk, counted.hit_tokens + counted.preempted_hit_tokens);
-                // Every read had its write, and what the disk holds was written and not dropped.
-                prop_assert!(counted.reads.blocks == 0 || counted.writes.blocks > 0, "{counted:?}");
+                // What the disk holds was written and not dropped.
                 prop_assert!(from_disk == 0 || counted.reads.blocks > 0, "{counted:?}");
-                prop_assert!(counted.max_blocks_in_use <= counted.writes.blocks, "{counted:?}");
+                let num_written = ledger.num_written();
+                prop_assert!(counted.max_blocks_in_use <= num_written && num_written <= counted.writes.blocks, "{counted:?}");
+                prop_assert!(disk.num_disk_blocks.is_some() || counted.max_blocks_in_use == num_written, "{counted:?}");
                 prop_assert!(counted.evicted_blocks <= counted.writes.blocks, "{counted:?}");
                 prop_assert!(disk.num_disk_blocks.is_none_or(|most| counted.max_blocks_in_use <= u64::from(most)));
                 prop_assert!(disk.num_disk_blocks.is_some() || counted.evicted_blocks == 0);

@@ -68,6 +68,9 @@ struct Tier {
     gpu_to_cpu: (f64, f64),
     cpu_to_gpu: (f64, f64),
     contention: f64,
+    /// A recorded server has no such argument.
+    #[serde(default)]
+    offload_prompt_only: bool,
 }
 
 /// Direction (0 to the host, 1 to the GPU), number of blocks, earliest start in ns, end in ns.
@@ -170,12 +173,12 @@ impl Workload for Behind<'_> {
     fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
-/// Counts the copies and events that are told.
+/// Counts the ends of copies and the events of blocks that are told.
 struct Told<'a>(&'a Cell<usize>);
 
 impl Observer for Told<'_> {
-    fn kv(&mut self, _: &KvEvent) {
-        self.0.set(self.0.get() + 1);
+    fn kv(&mut self, event: &KvEvent) {
+        self.0.set(self.0.get() + usize::from(!matches!(event, KvEvent::Submitted(_))));
     }
 }
 
@@ -218,7 +221,7 @@ fn difference(case: &Case) -> Option<String> {
     let kv_offload = case.tier.map(|tier| KvOffload {
         num_cpu_blocks: tier.num_cpu_blocks,
         block_bytes: 1,
-        offload_prompt_only: false,
+        offload_prompt_only: tier.offload_prompt_only,
         contention: tier.contention,
         disk: None,
     });
@@ -281,7 +284,7 @@ fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
     let block = |event: &KvEvent| match event {
         KvEvent::Stored(blocks) => Some((0, blocks.clone())),
         KvEvent::Removed(blocks) => Some((1, blocks.clone())),
-        KvEvent::Transfer(_) => None,
+        KvEvent::Submitted(_) | KvEvent::Transfer(_) => None,
     };
     let events: Vec<(u8, Vec<u64>)> = seen.iter().filter_map(block).collect();
     (events != case.events).then(|| format!("events are {events:?}, vLLM's {:?}", case.events))
@@ -290,13 +293,20 @@ fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
 /// `RIDGEPOINT_SCHEDULES` names another file of the kind, with more cases than are worth committing.
 #[test]
 fn every_step_is_the_one_that_vllm_schedules() {
-    check("RIDGEPOINT_SCHEDULES", "tests/fixtures/vllm_schedules/cases.jsonl", 0);
+    check("RIDGEPOINT_SCHEDULES", "tests/fixtures/vllm_schedules/cases.jsonl", [1000, 50, 0]);
 }
 
 /// Steps, copies between GPU and host, and events of the host's blocks. `RIDGEPOINT_OFFLOAD_SCHEDULES` names another file.
 #[test]
 fn every_transfer_is_the_one_that_vllm_makes() {
-    check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", 50);
+    check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", [1000, 50, 50]);
+}
+
+/// What the connector of vLLM 0.23.0 stores with and without `offload_prompt_only`, of requests one after the other.
+/// `RIDGEPOINT_OFFLOAD_PROMPTS` names another file.
+#[test]
+fn prompts_alone_are_stored_as_vllm_does() {
+    check("RIDGEPOINT_OFFLOAD_PROMPTS", "tests/fixtures/vllm_offload/prompts.jsonl", [400, 0, 10]);
 }
 
 /// The whole run of a server of vLLM 0.19.0 on a CPU, and one of a server that makes no progress after 1,034 steps. `RIDGEPOINT_OFFLOAD_SERVER`
@@ -336,18 +346,20 @@ fn read_run(path: &str) -> Case {
     serde_json::from_reader(GzDecoder::new(File::open(path).unwrap())).unwrap()
 }
 
-fn check(variable: &str, committed: &str, fewest_loads: usize) {
+/// `fewest` are the steps, preemptions and loads that the cases have at least.
+fn check(variable: &str, committed: &str, fewest: [usize; 3]) {
     let path = std::env::var(variable).unwrap_or_else(|_| committed.into());
     let lines = BufReader::new(File::open(&path).unwrap()).lines();
     let (mut steps, mut preemptions, mut loads, mut wrong) = (0, 0, 0, Vec::new());
     for (number, line) in (1..).zip(lines) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();
         steps += case.steps.len();
-        preemptions += case.preemptions.iter().sum::<u32>();
+        preemptions += case.preemptions.iter().sum::<u32>() as usize;
         loads += case.transfers.iter().filter(|Transfer(direction, ..)| *direction == 1).count();
         wrong.extend(difference(&case).map(|difference| format!("line {number}, {:?}: {difference}", case.config)));
     }
     println!("{steps} steps, {preemptions} preemptions, {loads} loads");
-    assert!(steps > 1000 && preemptions > 50 && loads >= fewest_loads, "{path} exercises too little");
+    let is_enough = [steps, preemptions, loads].iter().zip(fewest).all(|(has, least)| *has >= least);
+    assert!(is_enough, "{path} exercises too little");
     assert!(wrong.is_empty(), "{} cases differ, the first at {}", wrong.len(), wrong[0]);
 }

@@ -20,7 +20,7 @@ pub struct KvOffload {
     pub num_cpu_blocks: u32,
     /// Bytes of a KV block on one GPU. The GPUs of a server copy their shares at the same time.
     pub block_bytes: u64,
-    /// Whether only blocks of prompts are copied to the host, as with vLLM's `offload_prompt_only`.
+    /// Whether only blocks of prompts are copied to the host, as with `offload_prompt_only` of vLLM 0.23.0, where it is on by default.
     #[serde(default)]
     pub offload_prompt_only: bool,
     /// Share of its speed that a direction keeps while the other one copies too. 1 means that they do not disturb each other.

@@ -52,7 +52,10 @@ impl Link {
         self.now_ns
     }
 
-    pub(super) fn submit(&mut self, copy: Copy) {
+    /// Submits a copy. One that is launched for a time which has passed could not begin before now: while the worker waits for the stores of a
+    /// preempted request, the engine may schedule ahead.
+    pub(super) fn submit(&mut self, mut copy: Copy) {
+        copy.event.ready_ns = copy.event.ready_ns.max(self.now_ns);
         let [away, back] = &mut self.queues;
         match copy.event.direction {
             TransferDirection::GpuToCpu | TransferDirection::CpuToDisk => away.push_back(copy),

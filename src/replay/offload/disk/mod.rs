@@ -25,6 +25,7 @@ pub(in crate::replay) use tier::Waited;
 use super::super::block_pool::{AlreadyHashed, BlockHash};
 use super::super::observe::TransferEvent;
 use super::link::Link;
+use crate::latency::TransferDirection;
 use files::Files;
 use look_ups::LookUps;
 
@@ -40,6 +41,12 @@ struct Job {
     blocks: Vec<u32>,
     /// The hashes of those that are copied: the disk may have some of a write.
     copied: Vec<BlockHash>,
+}
+
+impl Job {
+    fn direction(&self) -> TransferDirection {
+        if self.is_read { TransferDirection::DiskToCpu } else { TransferDirection::CpuToDisk }
+    }
 }
 
 /// A request at the disk.

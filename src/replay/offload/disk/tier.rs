@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
-use super::super::super::observe::{KvEvent, TransferEvent};
-use super::super::host_blocks::State;
+use super::super::super::observe::{KvEvent, SubmittedEvent, TransferEvent};
+use super::super::host_blocks::{HostBlocks, State};
 use super::super::link::Copy;
 use super::super::{Offload, OffloadCounters, end_stores, note};
 use super::{Disk, Job};
-use crate::latency::{LatencyModel, TransferDirection};
+use crate::latency::LatencyModel;
 
 /// A wait for the disk that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -162,6 +162,7 @@ impl Offload {
             if job.copied.is_empty() {
                 disk.end(job);
             } else {
+                tell(&self.host, &mut self.events, self.num_copies, &job);
                 submit(disk, &mut self.num_copies, latency, job, ready_ns);
             }
         }
@@ -181,6 +182,7 @@ impl Offload {
         disk.advance(now_ns);
         for job in std::mem::take(&mut disk.reads) {
             disk.num_reads += 1;
+            tell(&self.host, &mut self.events, self.num_copies, &job);
             submit(disk, &mut self.num_copies, latency, job, now_ns);
         }
         disk.answer();
@@ -217,11 +219,27 @@ impl Offload {
     }
 }
 
+/// Tells of the blocks of a job whose copy is submitted with this number.
+fn tell(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
+    let Some(events) = events else { return };
+    // Those that are copied are in the order of all.
+    let mut copied = job.copied.iter().peekable();
+    let all = host.serials(&job.blocks).into_iter().zip(host.hashes(&job.blocks));
+    let (host, disk) = all.filter(|(_, hash)| copied.next_if_eq(&hash).is_some()).unzip();
+    events.push(KvEvent::Submitted(SubmittedEvent { index, direction: job.direction(), host, disk }));
+}
+
 /// Submits a job's copy.
 fn submit(disk: &mut Disk, num_copies: &mut u64, latency: &dyn LatencyModel, job: Job, ready_ns: u64) {
-    let direction = if job.is_read { TransferDirection::DiskToCpu } else { TransferDirection::CpuToDisk };
     let num_blocks = job.copied.len() as u32;
-    let event = TransferEvent { index: *num_copies, direction, record: job.record, num_blocks, ready_ns, end_ns: 0 };
+    let event = TransferEvent {
+        index: *num_copies,
+        direction: job.direction(),
+        record: job.record,
+        num_blocks,
+        ready_ns,
+        end_ns: 0,
+    };
     *num_copies += 1;
     disk.link.submit(Copy::new(latency, event, job.slot, disk.config.block_bytes));
     disk.under_way.insert(event.index, job);

@@ -146,7 +146,7 @@ impl Tiers {
         let event = |event| match event {
             KvEvent::Stored(blocks) => json!([0, blocks]),
             KvEvent::Removed(blocks) => json!([1, blocks]),
-            KvEvent::Transfer(_) => Value::Null,
+            KvEvent::Submitted(_) | KvEvent::Transfer(_) => Value::Null,
         };
         let events = events.map(event).collect();
         (result, events)

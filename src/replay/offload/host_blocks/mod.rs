@@ -130,6 +130,11 @@ impl HostBlocks {
         }
     }
 
+    /// The numbers of blocks in the order in which they were given room.
+    pub(super) fn serials(&self, blocks: &[u32]) -> Vec<u64> {
+        blocks.iter().map(|block| self.blocks[*block as usize].serial).collect()
+    }
+
     /// Ends a load of blocks.
     pub(super) fn end_load(&mut self, blocks: &[u32]) {
         for block in blocks {
