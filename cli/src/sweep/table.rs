@@ -1,10 +1,10 @@
 //! The tables of `sweep`: the best configuration of each model on each GPU, and the list of a dry run.
 
-use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary};
+use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary, TierSizes};
 
 use super::Swept;
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, number, plural};
+use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
@@ -22,6 +22,7 @@ impl Report for Swept {
 
 fn summarise(of: &SweepSummary, page: &mut Page) {
     best_table(&of.best, page);
+    of.tiers.iter().take(MAX_REASONS).for_each(|sizes| tier_table(sizes, page));
     let statuses: Vec<String> =
         of.statuses.iter().map(|(status, number)| format!("{} {status}", count(*number))).collect();
     let reused = match of.reused {
@@ -98,6 +99,26 @@ fn best_table(best: &[Best], page: &mut Page) {
         .right("row", |of| of.row.configuration.to_string());
     let spare = ["best of", "KV", "GPU", "output tokens/s/GPU", "row", "per GPU", "tokens", "seqs", "ITL p99 ms"];
     page.rows(&rows, &spare);
+    page.blank();
+}
+
+/// What each size of the host's tier buys.
+fn tier_table(of: &TierSizes, page: &mut Page) {
+    let rows = Rows::of(&of.sizes)
+        .right("host blocks", |of| count(of.num_cpu_blocks))
+        .right("loaded", |of| shown(of.host_hit_share, percent))
+        .right("load wait ms", |of| number(of.kv_load_wait_mean_ms))
+        .right("prompt tokens computed", |of| shown(of.prefill_tokens, count))
+        .right("TTFT mean ms", |of| number(of.ttft_mean_ms))
+        .right("E2E mean ms", |of| number(of.e2e_mean_ms))
+        .left("keeps up", |of| shown(of.keeps_up, |keeps_up| if keeps_up { "yes" } else { "no" }.to_owned()))
+        .right("row", |of| of.configuration.to_string());
+    page.rows(&rows, &["load wait ms", "keeps up"]);
+    let text = match of.enough {
+        Some(row) => format!("a tier larger than that of row {row} changes the mean E2E latency by less than 1 %"),
+        None => "the largest tier still changes the mean E2E latency by more than 1 %".to_owned(),
+    };
+    page.paragraph("host tier: ", &text);
     page.blank();
 }
 

@@ -59,13 +59,16 @@ fn score(row: &Row) -> f64 {
     score.unwrap_or(0.0)
 }
 
-/// Whether two rows differ in `max_num_seqs` alone: their settings are the same but for that key.
+/// Whether two rows differ in `max_num_seqs` alone.
 fn is_alike(one: &Row, other: &Row) -> bool {
-    let settings = |row: &Row| {
-        let keys = row.settings.split([',', ';']).map(|key| key.trim().replace('-', "_"));
-        keys.filter(|key| !key.starts_with("max_num_seqs ")).collect::<Vec<_>>()
-    };
+    let settings = |row: &Row| settings_without(row, "max_num_seqs");
     settings(one) == settings(other)
+}
+
+/// The settings of a row but for one key.
+pub(super) fn settings_without(row: &Row, key: &str) -> Vec<String> {
+    let settings = row.settings.split([',', ';']).map(|setting| setting.trim().replace('-', "_"));
+    settings.filter(|setting| setting.split(' ').next() != Some(key)).collect()
 }
 
 #[cfg(test)]

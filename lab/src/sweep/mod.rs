@@ -36,6 +36,7 @@ mod row_file;
 mod slo;
 mod summary;
 mod sweeping;
+mod tiers;
 
 pub use best::Best;
 pub use grid::{Configuration, Grid, MAX_CONFIGURATIONS};
@@ -44,3 +45,4 @@ pub use row::Row;
 pub use row_file::RowFile;
 pub use summary::{Listed, Reason, SweepList, SweepSummary};
 pub use sweeping::Sweep;
+pub use tiers::{TierSize, TierSizes};

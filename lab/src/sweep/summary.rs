@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::best::{Best, best};
 use super::row::{CANNOT_RUN, Row};
 use super::sweeping::Sweep;
+use super::tiers::{TierSizes, tier_sizes};
 
 /// The result of a sweep; its rows are in the output.
 #[derive(Debug, Serialize)]
@@ -28,6 +29,8 @@ pub struct SweepSummary {
     pub reasons: Vec<Reason>,
     /// The best of each model on each GPU.
     pub best: Vec<Best>,
+    /// The sizes of the host's tier of servers that differ in it alone.
+    pub tiers: Vec<TierSizes>,
 }
 
 /// Why some configurations cannot run.
@@ -77,6 +80,7 @@ impl SweepSummary {
             out: out.to_owned(),
             reasons,
             best: best(rows),
+            tiers: tier_sizes(rows),
         }
     }
 
