@@ -165,9 +165,13 @@ fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
     files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }
 
+fn is_builtin(name: &str) -> bool {
+    BUILTIN.iter().any(|model| model.name == name)
+}
+
 /// Returns whether a built-in or own configuration has exactly this short name.
 pub(super) fn is_listed(data_dir: Option<&Path>, name: &str) -> Result<bool> {
-    Ok(own(data_dir)?.iter().chain(BUILTIN.iter()).any(|model| model.name == name))
+    Ok(is_builtin(name) || own(data_dir)?.iter().any(|model| model.name == name))
 }
 
 fn unknown(name: &str) -> Error {
@@ -235,7 +239,9 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, wanted: &ParsedName, name: &str)
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), recipe.quantisation());
     }
-    let mut model = config::from_value(&format!("{}-{}", base.name, recipe.label), &origin, &value, None)?;
+    // A listed name is that of another checkpoint.
+    let short = Some(format!("{}-{}", base.name, recipe.label)).filter(|short| !is_builtin(short));
+    let mut model = config::from_value(short.as_deref().unwrap_or(name), &origin, &value, None)?;
     model.notes.push(format!(
         "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {}",
         base.name,

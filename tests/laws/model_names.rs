@@ -227,6 +227,25 @@ fn a_publishers_checkpoints_are_taken_as_it_quantises() {
 }
 
 #[test]
+fn an_assumed_checkpoint_never_has_the_name_of_a_listed_one() {
+    for name in ["nvidia/Qwen3-32B-FP8", "RedHatAI/GLM-5.1-NVFP4", "lukealonso/MiniMax-M2.5-NVFP4"] {
+        let model = found(name);
+        assert_eq!(model.name, name);
+        assert!(model.notes.iter().any(|note| note.contains("is not built in")), "{name}: {:?}", model.notes);
+    }
+    // In another format a model is the published checkpoint, whoever published it.
+    let nvfp4 = ridgepoint::internals::dtype::MatmulFormat::Nvfp4;
+    for (name, short) in
+        [("moonshotai/Kimi-K2.5", "kimi-k2.5-nvfp4"), ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b-nvfp4")]
+    {
+        let (model, note) = Model::find_variant(None, name, nvfp4).unwrap();
+        assert_eq!((model.name.as_str(), model.kv_cache_dtype), (short, Some(ridgepoint::DType::Fp8)));
+        assert!(note.is_some_and(|note| note.contains(short)));
+        assert_eq!(model.layers, found(short).layers);
+    }
+}
+
+#[test]
 fn checkpoints_of_2026_are_found_by_their_public_names() {
     for (name, short) in [
         ("nvidia/GLM-5.1-NVFP4", "glm-5.1-nvfp4"),
