@@ -219,7 +219,9 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     {
         return model.load().map(Some);
     }
-    let mut bases = models.iter().filter(|m| m.names().any(|n| n.base == wanted.base && n.scheme.is_none()));
+    // NVIDIA's unquantised checkpoints say BF16.
+    let is_plain = |n: &ParsedName| n.scheme.is_none_or(|scheme| scheme.format == MatmulFormat::Bfloat16);
+    let mut bases = models.iter().filter(|m| m.names().any(|n| n.base == wanted.base && is_plain(&n)));
     match (bases.next(), bases.next()) {
         (Some(base), None) => assumed(base, scheme, &wanted, name).map(Some),
         _ => Ok(None),

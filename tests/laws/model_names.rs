@@ -216,6 +216,8 @@ fn a_publishers_checkpoints_are_taken_as_it_quantises() {
         ("amd/Llama-3.1-70B-Instruct-FP8-KV", WeightFormat::Fp8, fp8),
         ("nvidia/Llama-3.1-8B-Instruct-FP8", WeightFormat::Fp8, fp8),
         ("nvidia/Llama-3.3-70B-Instruct-FP4", WeightFormat::Nvfp4, fp8),
+        ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", WeightFormat::Fp8, fp8),
+        ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", WeightFormat::Nvfp4, fp8),
         ("meta-llama/Llama-3.1-8B-Instruct-FP8", WeightFormat::Fp8, None),
     ] {
         let model = found(name);
