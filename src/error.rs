@@ -174,6 +174,13 @@ impl Error {
         Error::new(ErrorKind::UnknownModel, "", vec![unknown("model", name, near)], None)
     }
 
+    /// No built-in model has this name, but `others` are the same model in other number formats.
+    pub(crate) fn unknown_format(name: &str, others: &[&str]) -> Self {
+        let others = others.join(", ");
+        let problem = format!("unknown model '{}': of this model only {others} can be named", cut(name));
+        Error::new(ErrorKind::UnknownModel, "", vec![problem], None)
+    }
+
     /// No built-in GPU has this name; `near` are names that are close to it.
     pub fn unknown_hardware(name: &str, near: &[String]) -> Self {
         Error::new(ErrorKind::UnknownHardware, "", vec![unknown("hardware", name, near)], None)

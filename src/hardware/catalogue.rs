@@ -105,7 +105,11 @@ fn by_name(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
     for layer in [&own, &builtin] {
         match matches(layer, &key).as_slice() {
             [] => {}
-            [gpu] => return Ok((*gpu).clone()),
+            [gpu] => {
+                let mut gpu = (*gpu).clone();
+                gpu.notes.extend(edition_note(name, &gpu, own.iter().chain(&builtin)));
+                return Ok(gpu);
+            }
             several => {
                 let near: Vec<String> = several.iter().map(|gpu| gpu.name.clone()).collect();
                 return Err(Error::unknown_hardware(name, &near));
@@ -122,6 +126,34 @@ fn matches<'a>(gpus: &'a [Hardware], key: &str) -> Vec<&'a Hardware> {
         return named;
     }
     gpus.iter().filter(|gpu| gpu.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
+}
+
+/// Says which edition of a card is meant where the name tells none. The exact short name is never in doubt.
+fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Option<String> {
+    let (family, edition) = split_edition(&gpu.display_name)?;
+    if name == gpu.name || name.to_lowercase().contains(&edition.to_lowercase()) {
+        return None;
+    }
+    let mut others: Vec<&str> = Vec::new();
+    for other in gpus.filter(|other| other.name != gpu.name) {
+        let is_sibling = split_edition(&other.display_name).is_some_and(|(same, _)| same == family);
+        if is_sibling && !others.contains(&other.name.as_str()) {
+            others.push(&other.name);
+        }
+    }
+    (!others.is_empty()).then(|| {
+        format!(
+            "'{name}' is the name of several cards: taken as {} ({}); {} is another, and one that is not listed needs a TOML file",
+            gpu.display_name,
+            gpu.name,
+            others.join(", ")
+        )
+    })
+}
+
+/// The card and the edition of a full name such as `NVIDIA RTX PRO 6000 Blackwell Server Edition 96 GB`.
+fn split_edition(display_name: &str) -> Option<(&str, &str)> {
+    display_name.split_once(" Edition")?.0.rsplit_once(' ')
 }
 
 /// Suggests the owners of the closest names and aliases.

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::config;
-use super::names::{ParsedName, Scheme, plain_scheme};
+use super::names::{ParsedName, Scheme};
+use super::recipe::Recipe;
 use super::shape::Model;
+use super::unsupported::refused_by_name;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
 use crate::input::{FileKind, embedded, files_in, near_matches, parse_json, read_text};
@@ -62,10 +64,11 @@ pub fn builtin_names() -> Vec<&'static str> {
 impl Model {
     /// Returns a built-in model by short name or Hugging Face id, in any case, with or without organisation. Suffixes that do
     /// not change the architecture (`-Instruct`, `-hf`, `-v0.1`) are ignored, with a note where the name is not a listed one. Suffixes of quantised variants
-    /// (`-FP8`, `-AWQ`, `w4a16`) choose the built-in variant or, with a note, a plain scheme on the base model.
+    /// (`-FP8`, `-AWQ`, `w4a16`) choose the built-in variant or, with a note, the publisher's usual scheme on the base model.
     ///
     /// # Errors
-    /// `ErrorKind::UnknownModel` with near matches if no built-in model has exactly this name.
+    /// `ErrorKind::UnknownModel` with near matches if no built-in model has exactly this name, and
+    /// `ErrorKind::UnsupportedModel` for published models whose layers are not supported.
     ///
     /// ```
     /// let model = ridgepoint::Model::builtin("meta-llama/Llama-3.1-70B-Instruct")?;
@@ -73,7 +76,7 @@ impl Model {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn builtin(name: &str) -> Result<Model> {
-        find_among(&BUILTIN, name)?.ok_or_else(|| unknown(name))
+        find_among(&BUILTIN, name)?.ok_or_else(|| refused_by_name(name).unwrap_or_else(|| unknown(name)))
     }
 
     /// Reads a `config.json`, or the one in a directory, with the `hf_quant_config.json` and `generation_config.json` next to
@@ -92,8 +95,16 @@ impl Model {
         };
         let hf =
             beside("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;
-        let model =
+        let mut model =
             Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
+        // A path such as `.` does not say the folder's name, which may be the checkpoint's.
+        let folder =
+            std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.file_name()?.display().to_string()));
+        if hf.is_none()
+            && let Some(folder) = folder.filter(|folder| !model.name.contains(folder))
+        {
+            model.notes.extend(config::unquantised_note(&folder, &model));
+        }
         match beside("generation_config.json") {
             Some(file) => model
                 .with_generation_config(&file.display().to_string(), &read_text(FileKind::GenerationConfig, &file)?),
@@ -154,12 +165,22 @@ fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
     files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }
 
+fn is_builtin(name: &str) -> bool {
+    BUILTIN.iter().any(|model| model.name == name)
+}
+
 /// Returns whether a built-in or own configuration has exactly this short name.
 pub(super) fn is_listed(data_dir: Option<&Path>, name: &str) -> Result<bool> {
-    Ok(own(data_dir)?.iter().chain(BUILTIN.iter()).any(|model| model.name == name))
+    Ok(is_builtin(name) || own(data_dir)?.iter().any(|model| model.name == name))
 }
 
 fn unknown(name: &str) -> Error {
+    let base = ParsedName::new(name).base;
+    let same = BUILTIN.iter().filter(|model| model.names().any(|known| known.base == base));
+    let same: Vec<&str> = same.map(|model| model.name.as_str()).collect();
+    if !same.is_empty() {
+        return Error::unknown_format(name, &same);
+    }
     let bare = name.rsplit('/').next().unwrap_or(name);
     let near = near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
     Error::unknown_model(name, &near)
@@ -198,35 +219,35 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     {
         return model.load().map(Some);
     }
-    let mut bases = models.iter().filter(|m| m.names().any(|n| n.base == wanted.base && n.scheme.is_none()));
+    // NVIDIA's unquantised checkpoints say BF16.
+    let is_plain = |n: &ParsedName| n.scheme.is_none_or(|scheme| scheme.format == MatmulFormat::Bfloat16);
+    let mut bases = models.iter().filter(|m| m.names().any(|n| n.base == wanted.base && is_plain(&n)));
     match (bases.next(), bases.next()) {
-        (Some(base), None) => assumed(base, scheme, name).map(Some),
+        (Some(base), None) => assumed(base, scheme, &wanted, name).map(Some),
         _ => Ok(None),
     }
 }
 
-/// Returns the base model with the plain form of a scheme instead of its own.
-fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
+/// Returns the base model with the scheme that the publisher of the name uses, or else the plain form of it.
+fn assumed(base: &BuiltinModel, scheme: Scheme, wanted: &ParsedName, name: &str) -> Result<Model> {
     let origin = format!("models/{}.json", base.name);
     let mut value = parse_json(&origin, &base.json)?;
     let own = value.get("quantization_config").and_then(|q| q.get("quant_method")).and_then(Value::as_str);
     if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme.format == MatmulFormat::Bfloat16) {
         return base.load();
     }
-    let (label, what, quantisation) = match plain_scheme(scheme.format) {
-        Some((label, algorithm, what)) => {
-            (label, what, json!({"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 128}))
-        }
-        None => ("bf16", "bfloat16", Value::Null),
-    };
+    let publisher = wanted.organisation.clone().or_else(|| base.names().find_map(|known| known.organisation));
+    let recipe = Recipe::new(scheme, publisher.as_deref().unwrap_or_default());
     if let Some(map) = value.as_object_mut() {
-        map.insert("quantization_config".to_owned(), quantisation);
+        map.insert("quantization_config".to_owned(), recipe.quantisation());
     }
-    let mut model = config::from_value(&format!("{}-{label}", base.name), &origin, &value, None)?;
+    // A listed name is that of another checkpoint.
+    let short = Some(format!("{}-{}", base.name, recipe.label)).filter(|short| !is_builtin(short));
+    let mut model = config::from_value(short.as_deref().unwrap_or(name), &origin, &value, None)?;
     model.notes.push(format!(
-        "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {what}, and the base's \
-         KV cache; give the path of its config.json to use its real scheme, which may store the cache in fp8",
-        base.name
+        "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {}",
+        base.name,
+        recipe.description()
     ));
     Ok(model)
 }

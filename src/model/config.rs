@@ -20,7 +20,7 @@ const TEXT_SECTIONS: [&str; 3] = ["text_config", "language_config", "llm_config"
 /// More layers than any model has; bounds the work of reading a file.
 const MAX_LAYERS: u64 = 10_000;
 /// Parts of a name that promise quantised weights.
-const QUANTISED_NAMES: [&str; 7] = ["fp8", "awq", "gptq", "nvfp4", "w4a16", "w8a8", "int4"];
+const QUANTISED_NAMES: [&str; 9] = ["fp8", "awq", "gptq", "fp4", "w4a16", "w8a16", "w8a8", "int4", "int8"];
 /// Other names of keys, as pairs of alias and key.
 const ALIASES: &[(&str, &str)] = &[
     ("num_local_experts", "num_experts"),
@@ -290,18 +290,33 @@ impl Reading<'_> {
                 log.note(format!("the layers for multi-token prediction ({key}) are not predicted"));
             }
         }
-        let name = self.name.to_lowercase();
-        if quantisation.is_empty() && !has_quantisation && QUANTISED_NAMES.iter().any(|mark| name.contains(mark)) {
-            log.note(format!(
-                "'{}' sounds quantised, but there is no quantization_config and no hf_quant_config.json next to it: \
-                 taken as unquantised",
-                self.name
-            ));
+        if quantisation.is_empty() && !has_quantisation {
+            let origin = self.outer.text("_name_or_path");
+            let note = [Some(self.name), origin].into_iter().flatten().find_map(sounds_quantised);
+            note.into_iter().for_each(|note| log.note(note));
         }
         if self.family.attention == AttentionRule::Mla && self.text.has("head_dim") {
             log.note("head_dim is not used: the latent has its own head sizes");
         }
     }
+}
+
+/// A note on a checkpoint without a scheme whose name promises one.
+fn sounds_quantised(name: &str) -> Option<String> {
+    let lower = name.to_lowercase();
+    QUANTISED_NAMES.iter().any(|mark| lower.contains(mark)).then(|| {
+        format!(
+            "'{name}' sounds quantised, but there is no quantization_config and no hf_quant_config.json next to it: taken as \
+             unquantised; put the checkpoint's hf_quant_config.json beside its config.json"
+        )
+    })
+}
+
+/// The note on a `folder` whose name promises a scheme that its model has not, unless the model has it already.
+pub(super) fn unquantised_note(folder: &str, model: &Model) -> Option<String> {
+    let is_plain = matches!(model.main_weight_format(), Some(WeightFormat::Plain(_)));
+    let is_noted = model.notes.iter().any(|note| note.contains("sounds quantised"));
+    sounds_quantised(folder).filter(|_| is_plain && !is_noted)
 }
 
 /// Groups equal layers, in order of first appearance, and returns the group of each layer.

@@ -12,6 +12,7 @@ mod layer_kind;
 mod names;
 mod pattern;
 mod quantisation;
+mod recipe;
 pub(crate) mod sampling;
 pub(crate) mod shape;
 mod sizes;

@@ -3,7 +3,8 @@
 
 use crate::dtype::MatmulFormat;
 
-/// The number format that a suffix of a name promises, and for fp8 how its scales are made: `dynamic`, `static` or unsaid.
+/// The number format that a suffix of a name promises, and for fp8 how its scales are made: `dynamic`, `static`, `kv` (static, those of
+/// the KV cache too) or unsaid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scheme {
     pub(super) format: MatmulFormat,
@@ -63,7 +64,7 @@ const SCHEMES: [(&[&str], MatmulFormat, &str); 21] = [
     (&["awq", "int4"], MatmulFormat::Int4WeightOnly, ""),
     (&["fp8", "dynamic"], MatmulFormat::Fp8, "dynamic"),
     (&["fp8", "static"], MatmulFormat::Fp8, "static"),
-    (&["fp8", "kv"], MatmulFormat::Fp8, "static"),
+    (&["fp8", "kv"], MatmulFormat::Fp8, "kv"),
     (&["fp8", "block"], MatmulFormat::Fp8Block, ""),
     (&["fp8"], MatmulFormat::Fp8, ""),
     (&["awq"], MatmulFormat::Int4WeightOnly, ""),

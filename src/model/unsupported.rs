@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::family::{self, Family, Hybrid};
+use super::names::ParsedName;
 use crate::error::{Error, Result};
 use crate::input::Keys;
 
@@ -46,6 +47,29 @@ const KEYS: [(&str, &str); 24] = [
     ("is_encoder_decoder", "means an encoder beside the decoder"),
     ("num_zero_experts", "means experts without weights"),
 ];
+
+/// Published models that cannot be read: the name, `model_type`, and the key of [`KEYS`] in their `config.json`.
+const REFUSED: [(&str, &str, &str); 11] = [
+    ("gemma-3n-e2b", "gemma3n_text", "hidden_size_per_layer_input"),
+    ("gemma-3n-e4b", "gemma3n_text", "hidden_size_per_layer_input"),
+    ("gemma-4-e2b", "gemma4_text", "hidden_size_per_layer_input"),
+    ("gemma-4-e4b", "gemma4_text", "hidden_size_per_layer_input"),
+    ("deepseek-v4-flash", "deepseek_v4", "compress_ratios"),
+    ("deepseek-v4-pro", "deepseek_v4", "compress_ratios"),
+    ("kimi-k3", "kimi_linear", "linear_attn_config"),
+    ("minimax-m3", "minimax_m3", "sparse_attention_config"),
+    ("mimo-v2-flash", "mimo_v2_flash", "hybrid_layer_pattern"),
+    ("llama-3.3-nemotron-super-49b-v1", "nemotron-nas", "block_configs"),
+    ("llama-3.3-nemotron-super-49b-v1.5", "nemotron-nas", "block_configs"),
+];
+
+/// Refuses the name of a published model whose layers are not supported, whatever its number format.
+pub(super) fn refused_by_name(name: &str) -> Option<Error> {
+    let base = ParsedName::new(name).base;
+    let (_, model_type, key) = REFUSED.iter().find(|(known, ..)| ParsedName::new(known).base == base)?;
+    let (_, reason) = KEYS.iter().find(|(known, _)| known == key)?;
+    Some(Error::unsupported_model(name, model_type, key, reason))
+}
 
 /// Returns the family of a `model_type`.
 ///

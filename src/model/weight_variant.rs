@@ -58,7 +58,10 @@ impl Model {
         };
         let is_path = Path::new(name_or_path).exists();
         let is_plain = matches!(stored, WeightFormat::Plain(_));
-        let variant = find(data_dir, &format!("{name_or_path}-{suffix}"));
+        // The published variant is often another publisher's.
+        let listed = format!("{}-{suffix}", model.name);
+        let is_published = !is_path && is_listed(data_dir, &listed)?;
+        let variant = find(data_dir, &if is_published { listed } else { format!("{name_or_path}-{suffix}") });
         match variant {
             Ok(variant) if !is_path && variant.stores(format) && (is_plain || is_listed(data_dir, &variant.name)?) => {
                 let note = format!(

@@ -3,6 +3,7 @@
 
 use ridgepoint::internals::dtype::WeightFormat;
 use ridgepoint::internals::hardware::Architecture;
+use ridgepoint::internals::model::Attention;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// Most that a step may grow by from one token to two: twice the experts, and twice the rows.
@@ -13,8 +14,14 @@ const FALL: f64 = 0.9;
 /// vLLM 0.24's fp8 projections of one row take 2.2 to 2.6 times those of two on B200, GB200 and B300 (medians over 390
 /// matrices), which others borrow.
 fn one_row_is_measured_slow(model: &Model, hardware: &Hardware) -> bool {
+    // Some checkpoints have the projections of attention and states alone in fp8.
+    let has_fp8_projections = model.layers.iter().any(|layer| match &layer.attention {
+        Attention::Gqa(gqa) => gqa.qkv_weights == WeightFormat::Fp8,
+        Attention::State(mixer) => mixer.in_weights == WeightFormat::Fp8,
+        Attention::Mla(_) | Attention::None => false,
+    });
     matches!(hardware.architecture, Architecture::Blackwell | Architecture::BlackwellConsumer)
-        && model.main_weight_format() == Some(WeightFormat::Fp8)
+        && (has_fp8_projections || model.main_weight_format() == Some(WeightFormat::Fp8))
 }
 
 #[test]

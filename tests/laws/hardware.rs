@@ -127,6 +127,21 @@ fn the_names_that_the_driver_reports_are_found() {
 }
 
 #[test]
+fn a_name_of_several_editions_says_which_is_meant() {
+    let notes = |name: &str| Hardware::find(name).unwrap().notes;
+    for name in ["RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell"] {
+        let notes = notes(name);
+        assert!(
+            notes.iter().any(|note| note.contains("Workstation Edition") && note.contains("rtx_pro_6000_server")),
+            "{notes:?}"
+        );
+    }
+    for name in ["rtx_pro_6000", "RTX PRO 6000 Workstation", "RTX PRO 6000 Server", "rtx_pro_6000_server", "h100"] {
+        assert!(!notes(name).iter().any(|note| note.contains("several cards")), "{name}");
+    }
+}
+
+#[test]
 fn no_name_or_alias_belongs_to_two_gpus() {
     for owner in builtin_names() {
         let aliases = Hardware::builtin(owner).unwrap().aliases;

@@ -201,3 +201,125 @@ fn a_suffix_that_no_listed_name_has_is_noted() {
     let noted = |name: &str| found(name).notes.iter().any(|note| note.contains("differs in a suffix"));
     assert!(noted("Qwen/Qwen3-8B-Base") && !noted("Qwen/Qwen3-8B") && !noted("qwen3-8b"));
 }
+
+/// Whose checkpoint it is decides about the blocks of fp8 and about the KV cache; a note says what is assumed.
+#[test]
+fn a_publishers_checkpoints_are_taken_as_it_quantises() {
+    let (block, fp8) = (WeightFormat::Fp8Block { rows: 128, columns: 128 }, Some(ridgepoint::DType::Fp8));
+    for (name, format, cache) in [
+        ("Qwen/Qwen3.5-397B-A17B-FP8", block, None),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", block, None),
+        ("qwen3-8b-fp8", block, None),
+        ("RedHatAI/Qwen3-8B-FP8", WeightFormat::Fp8, None),
+        ("RedHatAI/Qwen3-8B-FP8-dynamic", WeightFormat::Fp8, None),
+        ("RedHatAI/Qwen3-8B-FP8-block", block, None),
+        ("amd/Llama-3.1-70B-Instruct-FP8-KV", WeightFormat::Fp8, fp8),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", WeightFormat::Fp8, fp8),
+        ("nvidia/Llama-3.3-70B-Instruct-FP4", WeightFormat::Nvfp4, fp8),
+        ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", WeightFormat::Fp8, fp8),
+        ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", WeightFormat::Nvfp4, fp8),
+        ("meta-llama/Llama-3.1-8B-Instruct-FP8", WeightFormat::Fp8, None),
+    ] {
+        let model = found(name);
+        assert_eq!((first_formats(&model).0, model.kv_cache_dtype), (format, cache), "{name}");
+        let note = model.notes.iter().find(|note| note.contains("is not built in")).unwrap_or_else(|| panic!("{name}"));
+        assert!(note.contains(if cache == fp8 { "a KV cache in fp8" } else { "the base's KV cache" }), "{note}");
+        assert_eq!(note.contains("in blocks of 128 x 128"), format == block, "{note}");
+    }
+}
+
+#[test]
+fn an_assumed_checkpoint_never_has_the_name_of_a_listed_one() {
+    for name in ["nvidia/Qwen3-32B-FP8", "RedHatAI/GLM-5.1-NVFP4", "lukealonso/MiniMax-M2.5-NVFP4"] {
+        let model = found(name);
+        assert_eq!(model.name, name);
+        assert!(model.notes.iter().any(|note| note.contains("is not built in")), "{name}: {:?}", model.notes);
+    }
+    // In another format a model is the published checkpoint, whoever published it.
+    let nvfp4 = ridgepoint::internals::dtype::MatmulFormat::Nvfp4;
+    for (name, short) in
+        [("moonshotai/Kimi-K2.5", "kimi-k2.5-nvfp4"), ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b-nvfp4")]
+    {
+        let (model, note) = Model::find_variant(None, name, nvfp4).unwrap();
+        assert_eq!((model.name.as_str(), model.kv_cache_dtype), (short, Some(ridgepoint::DType::Fp8)));
+        assert!(note.is_some_and(|note| note.contains(short)));
+        assert_eq!(model.layers, found(short).layers);
+    }
+}
+
+#[test]
+fn checkpoints_of_2026_are_found_by_their_public_names() {
+    for (name, short) in [
+        ("nvidia/GLM-5.1-NVFP4", "glm-5.1-nvfp4"),
+        ("nvidia/Qwen3.5-122B-A10B-NVFP4", "qwen3.5-122b-a10b-nvfp4"),
+        ("nvidia/Gemma-4-26B-A4B-NVFP4", "gemma-4-26b-a4b-nvfp4"),
+        ("nvidia/Kimi-K2.7-Code-NVFP4", "kimi-k2.7-code-nvfp4"),
+        ("nvidia/Qwen3.6-27B-NVFP4", "qwen3.6-27b-nvfp4"),
+        ("Qwen/Qwen3.6-35B-A3B", "qwen3.6-35b-a3b"),
+        ("zai-org/GLM-4.6", "glm-4.6"),
+        ("nvidia/Nemotron-H-8B-Base-8K", "nemotron-h-8b"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron-nano-9b-v2"),
+        ("Qwen/Qwen3-32B-FP8-Static-PerTensor", "qwen3-32b-fp8-static-pertensor"),
+        ("google/gemma-4-31b-it", "gemma-4-31b"),
+    ] {
+        let model = found(name);
+        assert_eq!(model.name, short, "{name}");
+        assert!(!model.notes.iter().any(|note| note.contains("not built in")), "{name}: {:?}", model.notes);
+    }
+    // Attention and the shared experts stay in 16 bits.
+    let glm = found("nvidia/GLM-5.1-NVFP4");
+    assert_eq!(first_formats(&glm).0, WeightFormat::Plain(ridgepoint::DType::Bfloat16));
+    assert_eq!(
+        (glm.main_weight_format(), glm.kv_cache_dtype),
+        (Some(WeightFormat::Nvfp4), Some(ridgepoint::DType::Fp8))
+    );
+}
+
+#[test]
+fn published_models_that_cannot_be_read_are_refused_by_the_key() {
+    for (name, key) in [
+        ("google/gemma-3n-E4B-it", "hidden_size_per_layer_input"),
+        ("gemma-3n-e2b", "hidden_size_per_layer_input"),
+        ("deepseek-ai/DeepSeek-V4-Pro", "compress_ratios"),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", "compress_ratios"),
+        ("MiniMaxAI/MiniMax-M3", "sparse_attention_config"),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "block_configs"),
+    ] {
+        let error = Model::find(name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedModel, "{error}");
+        assert!(error.to_string().contains(key) && error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn a_model_known_in_another_format_alone_is_refused_with_that_name() {
+    for (name, known) in [
+        ("moonshotai/Kimi-K2.7-Code", "kimi-k2.7-code-nvfp4"),
+        ("moonshotai/Kimi-K2.6", "kimi-k2.6-nvfp4"),
+        ("RedHatAI/Kimi-K2.6-FP8", "kimi-k2.6-nvfp4"),
+    ] {
+        let error = Model::find(name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownModel);
+        assert!(error.to_string().contains(&format!("of this model only {known} can be named")), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_named_as_quantised_without_a_scheme_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = builtin_models().iter().find(|model| model.name == "llama-3.1-8b").unwrap();
+    let warns = |folder: &str, json: &str, hf: bool| {
+        let path = dir.path().join(folder);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("config.json"), json).unwrap();
+        if hf {
+            fs::write(path.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
+        }
+        let notes = Model::load(&path).unwrap().notes;
+        notes.iter().filter(|note| note.contains("put the checkpoint's hf_quant_config.json beside")).count()
+    };
+    assert_eq!((warns("Llama-FP4", &config.json, false), warns("Llama-AWQ", &config.json, false)), (1, 1));
+    assert_eq!((warns("Llama", &config.json, false), warns("Llama-FP8", &config.json, true)), (0, 0));
+    let copied = config.json.replacen('{', r#"{"_name_or_path": "nvidia/Llama-3.1-8B-NVFP4","#, 1);
+    assert_eq!((warns("mine", &copied, false), warns("mine-too", &copied, true)), (1, 0));
+}

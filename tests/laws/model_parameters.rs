@@ -50,6 +50,8 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("qwen3-30b-a3b-fp8", 30_532_122_624.0, 0.0, UNQUANTISED),
     ("qwen3-235b-a22b", 235_093_634_560.0, 0.0, INDEX),
     ("qwen3-235b-a22b-fp8", 235_093_634_560.0, 0.0, UNQUANTISED),
+    ("qwen3-32b-fp8-static-pertensor", 32_762_123_264.0, 0.0, UNQUANTISED),
+    ("qwen3-coder-480b-a35b-instruct", 480e9, 0.0, CARD),
     // The vision tower and its adapter, the same in both, are left out.
     ("llama-4-scout", 108_641_793_536.0, 871_932_416.0, INDEX),
     ("llama-4-scout-fp8-dynamic", 108_641_793_536.0, 871_932_416.0, UNQUANTISED),
@@ -63,6 +65,7 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("gemma-3-27b", 27.433e9, 0.417e9, "technical report"),
     // 25.2 B is the language model alone.
     ("gemma-4-26b-a4b", 25.2e9, 0.0, CARD),
+    ("gemma-4-26b-a4b-nvfp4", 25.2e9, 0.0, UNQUANTISED),
     ("deepseek-v2-lite", 15_706_484_224.0, 0.0, INDEX),
     ("deepseek-v2", 235_741_434_880.0, 0.0, INDEX),
     // 671 B of the main model; the 14 B of multi-token prediction come on top.
@@ -76,6 +79,7 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("glm-5", 744e9, 0.0, CARD),
     ("glm-5-fp8", 744e9, 0.0, UNQUANTISED),
     ("glm-5-nvfp4", 744e9, 0.0, UNQUANTISED),
+    ("glm-5.1-nvfp4", 744e9, 0.0, UNQUANTISED),
     ("glm-5.2", 744e9, 0.0, "the card of GLM-5"),
     ("glm-5.2-fp8", 744e9, 0.0, UNQUANTISED),
     ("glm-5.2-nvfp4", 744e9, 0.0, UNQUANTISED),
@@ -85,6 +89,7 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("kimi-k2.5", 1_026e9, 0.0, UNQUANTISED),
     ("kimi-k2.5-nvfp4", 1_026e9, 0.0, UNQUANTISED),
     ("kimi-k2.6-nvfp4", 1_026e9, 0.0, UNQUANTISED),
+    ("kimi-k2.7-code-nvfp4", 1_026e9, 0.0, UNQUANTISED),
     ("minimax-m2.7", 228.7e9, 0.0, SHOWN),
     ("minimax-m2.5-nvfp4", 228.7e9, 0.0, UNQUANTISED),
     ("minimax-m2.7-nvfp4", 228.7e9, 0.0, UNQUANTISED),
@@ -96,8 +101,19 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("qwen3.5-122b-a10b", 122e9, 0.0, CARD),
     ("qwen3.5-397b-a17b", 397e9, 0.45e9, CARD),
     ("qwen3.5-397b-a17b-nvfp4", 397e9, 0.45e9, CARD),
+    ("qwen3.5-122b-a10b-nvfp4", 122e9, 0.0, CARD),
+    ("qwen3.6-27b", 27e9, 0.0, CARD),
+    ("qwen3.6-27b-nvfp4", 27e9, 0.0, UNQUANTISED),
+    ("qwen3.6-35b-a3b", 35e9, 0.45e9, CARD),
+    ("qwen3.6-35b-a3b-nvfp4", 35e9, 0.45e9, UNQUANTISED),
     ("nemotron-3-nano-30b-a3b", 31.6e9, 0.0, CARD),
     ("nemotron-3-nano-30b-a3b-nvfp4", 31.6e9, 0.0, CARD),
+    ("nemotron-3.5-lightning-30b-a3b-nvfp4", 31.6e9, 0.0, "the card of Nemotron 3 Nano, which has the same layers"),
+    ("nemotron-3-super-120b-a12b", 120.6e9, 0.0, CARD),
+    ("nemotron-3-ultra-550b-a55b", 550e9, 0.0, CARD),
+    ("nemotron-h-8b", 8.1e9, 0.0, SHOWN),
+    ("nemotron-h-56b", 56.3e9, 0.0, SHOWN),
+    ("nemotron-nano-9b-v2", 8.89e9, 0.0, SHOWN),
     ("qwq-32b", 32_763_876_352.0, 0.0, INDEX),
     ("deepseek-r1-distill-qwen-7b", 7_615_616_512.0, 0.0, INDEX),
     ("deepseek-r1-distill-qwen-14b", 14_770_033_664.0, 0.0, INDEX),
@@ -116,7 +132,22 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
 ];
 
 /// Configurations whose published size is too coarse, or not the language model's, to compare within the tolerance.
-const NOT_COMPARED: &[&str] = &["qwen3-0.6b", "qwen3-1.7b", "qwen3-vl-30b-a3b", "glm-4.5", "glm-4.5-air"];
+const NOT_COMPARED: &[&str] = &[
+    "qwen3-0.6b",
+    "qwen3-1.7b",
+    "qwen3-vl-2b",
+    "qwen3-vl-4b",
+    "qwen3-vl-8b",
+    "qwen3-vl-32b",
+    "qwen3-vl-30b-a3b",
+    "qwen3-vl-235b-a22b",
+    "gemma-4-31b",
+    "gemma-4-31b-nvfp4",
+    "mimo-7b-base",
+    "glm-4.5",
+    "glm-4.5-air",
+    "glm-4.6",
+];
 
 fn assert_rel(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!(((got - want) / want).abs() <= tolerance, "{what}: got {got}, want {want} within {tolerance}");
@@ -167,6 +198,7 @@ fn glm_with_its_prediction_layer_is_as_large_as_its_files() {
     // The files hold one more layer of experts with its own embedding, head and 2h x h projection: 358 B and 110 B.
     for (name, published, layer, vocab, hidden) in [
         ("glm-4.5", 358e9, 352_797_829_024.0 / 92.0, 151_552.0, 5_120.0),
+        ("glm-4.6", 358e9, 352_797_829_024.0 / 92.0, 151_552.0, 5_120.0),
         ("glm-4.5-air", 110e9, 106_852_251_264.0 / 46.0, 151_552.0, 4_096.0),
     ] {
         let with_prediction: f64 = total(name) + layer + 2.0 * vocab * hidden + 2.0 * hidden * hidden;

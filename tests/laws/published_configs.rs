@@ -99,3 +99,15 @@ fn built_in_models_are_the_published_ones() {
     }
     assert!(compared > 30, "{compared}");
 }
+
+#[test]
+fn the_recipe_of_a_publisher_is_what_it_published() {
+    let Some(files) = files("recipes of publishers") else { return };
+    for name in ["nvidia--Llama-3.1-70B-Instruct-FP8", "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8"] {
+        let (_, path) = files.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no {name}"));
+        let (published, assumed) = (Model::load(path).unwrap(), Model::builtin(&name.replace("--", "/")).unwrap());
+        assert!(assumed.notes.iter().any(|note| note.contains("is not built in")), "{:?}", assumed.notes);
+        assert_eq!((assumed.layers, assumed.kv_cache_dtype), (published.layers, published.kv_cache_dtype));
+        assert_eq!(assumed.lm_head_weights, published.lm_head_weights);
+    }
+}

@@ -266,3 +266,33 @@ fn groups_beyond_a_link_pay_for_the_network() {
     let shown = run(&["hardware", "gb200"]).stdout;
     assert!(shown.contains("joins 72") && shown.contains("network cards 50.00 GB/s"), "{shown}");
 }
+
+#[test]
+fn names_are_resolved_with_a_note_or_refused_with_a_reason() {
+    let notes = |name: &str| run(&["models", name, "--format", "json"]).json()["notes"].to_string();
+    assert!(
+        notes("Qwen/Qwen3.5-397B-A17B-FP8")
+            .contains("fp8 in blocks of 128 x 128, and the base's KV cache, as in Qwen's")
+    );
+    assert!(notes("nvidia/Llama-3.1-8B-Instruct-FP8").contains("a KV cache in fp8, as in NVIDIA's"));
+    assert!(!notes("nvidia/GLM-5.1-NVFP4").contains("not built in"));
+    let key = "`hidden_size_per_layer_input` means embeddings per layer";
+    run(&["models", "google/gemma-3n-E4B-it"]).fails(1, &["google/gemma-3n-E4B-it: model_type 'gemma3n_text'", key]);
+    run(&["models", "moonshotai/Kimi-K2.7-Code"]).fails(1, &["of this model only kimi-k2.7-code-nvfp4 can be named"]);
+    let warned =
+        |gpu: &str| predict(&format!("--model llama-3.1-8b --decode 1x5 --format json --hardware {gpu}")).json();
+    let warned = |gpu: &str| warned(gpu)["warnings"].to_string().contains("is the name of several cards");
+    assert_eq!((warned("RTX-PRO-6000"), warned("rtx_pro_6000_server")), (true, false));
+}
+
+#[test]
+fn a_lone_config_in_a_folder_that_sounds_quantised_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("Tiny-NVFP4");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), CONFIG).unwrap();
+    let warnings = || predicted(&folder, "")["warnings"].to_string();
+    assert!(warnings().contains("put the checkpoint's hf_quant_config.json beside its config.json"), "{}", warnings());
+    std::fs::write(folder.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
+    assert!(!warnings().contains("hf_quant_config.json"), "{}", warnings());
+}
