@@ -308,6 +308,8 @@ fn the_example_is_a_grid() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/sweep.toml");
     // 2 GPUs × 3 sizes × 2 token limits.
     assert_eq!(sweep(example, "--dry-run --format json").json()["number"], 12);
+    let tiers = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tiers.toml");
+    assert_eq!(sweep(tiers, "--dry-run --format json").json()["number"], 7);
 }
 
 #[test]
