@@ -73,7 +73,10 @@ type Model struct {
 	faults latency.Faults
 }
 
-var _ latency.ColumnModel = (*Model)(nil)
+var (
+	_ latency.ColumnModel = (*Model)(nil)
+	_ latency.KVModel     = (*Model)(nil)
+)
 
 // handle owns the C library's model. Calls keep it alive, so it is freed when the last of them is done.
 type handle struct {

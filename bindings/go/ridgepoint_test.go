@@ -234,7 +234,7 @@ func TestACopyOfKVBlocksTakesItsLaunchAndItsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer measured.Close()
-	if load, store := measured.KVTransferTime(CPUToGPU, 10_000_000), measured.KVTransferTime(GPUToCPU, 1_000_000); load != 1100 || store != 1005 {
+	if load, store := measured.KVTransferTime(CPUToGPU, 10_000_000), measured.KVTransferTime(GPUToCPU, 1_000_000); load != 1100 || store != 1005 || measured.KVContention() != 0.5 {
 		t.Errorf("measured: %d %d", load, store)
 	}
 	if _, err := New("llama-3.1-8b", "h100", &Options{KVTransfersJSON: "{}"}); err == nil || !strings.Contains(err.Error(), "gpu_to_cpu") {

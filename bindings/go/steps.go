@@ -196,6 +196,24 @@ func (m *Model) KVTransferTimeUs(direction TransferDirection, bytes int64) (floa
 	return float64(us), failed(status, text)
 }
 
+// KVContention is the share of its speed that a direction of copies keeps while the other one copies too: that of
+// [Options.KVTransfersJSON], or else 1. A closed model returns 0; [Model.Err] has the reason.
+func (m *Model) KVContention() float64 {
+	h, err := m.open()
+	if err != nil {
+		m.note(err)
+		return 0
+	}
+	var share C.double
+	var text *C.char
+	status := C.ridgepoint_kv_contention(h.c, &share, &text)
+	runtime.KeepAlive(h)
+	if err := failed(status, text); err != nil {
+		m.note(err)
+	}
+	return float64(share)
+}
+
 func (m *Model) delay(of func(*handle) int64) int64 {
 	h, err := m.open()
 	if err != nil {

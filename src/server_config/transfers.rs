@@ -43,12 +43,18 @@ impl KvTransfersSource {
 /// Gives a tier the contention of its measured transfers, and notes which of them have no effect.
 pub(super) fn share_links(tier: Option<&mut KvOffload>, transfers: &KvTransfers, notes: &mut Vec<String>) {
     let Some(tier) = tier else {
-        notes.push(format!("{KEY} has no effect without kv_offloading_size"));
+        notes.push(format!("{KEY} has no effect without kv_offloading_size or kv_transfer_config"));
         return;
     };
     tier.contention = transfers.contention;
-    if tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some()) {
-        notes.push(format!("{KEY} gives times of a disk, which have no effect without secondary_tiers"));
+    notes.extend(transfers.unused_disk(tier));
+}
+
+impl KvTransfers {
+    /// A note on measured times of a disk that `tier` does not have.
+    pub fn unused_disk(&self, tier: &KvOffload) -> Option<String> {
+        let is_unused = tier.disk.is_none() && (self.cpu_to_disk.is_some() || self.disk_to_cpu.is_some());
+        is_unused.then(|| format!("{KEY} gives times of a disk, which have no effect without secondary_tiers"))
     }
 }
 

@@ -9,6 +9,10 @@ use super::request::WorkloadRequest;
 use super::seed::{Stream, generator};
 use super::summary::Summary;
 
+/// The note that requests of equal length in a closed loop run in lockstep, unlike those of real clients.
+pub const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
+                        round, and queue behind each other more than the requests of real clients do";
+
 /// Lengths drawn from a normal distribution, clipped to a range and rounded.
 ///
 /// # Source

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::lengths::LOCKSTEP;
 use super::profile::Profile;
 use super::requests::{Format, RequestFile};
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
@@ -123,10 +124,6 @@ impl OpenedLoad {
     }
 }
 
-/// The note that requests of equal length in a closed loop run in lockstep, unlike those of real clients.
-pub const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
-                        round, and queue behind each other more than the requests of real clients do";
-
 impl Load {
     /// Reads or generates the load, and takes the share of one of `replicas` data-parallel replicas. A profile cannot be
     /// shared out; its notes say so.
@@ -196,9 +193,8 @@ impl Load {
                 let sessions = GeneratedSessions::new(starts, share.requests(*num_sessions), shape, seed)?;
                 let summary = sessions.summary();
                 check(summary.requests as u64)?;
-                let are_alike = matches!(starts, SessionStarts::Concurrency(_)) && *think_time_s <= 0.0;
                 let note = share.note_on_figures(None, None);
-                let notes = note.into_iter().chain(are_alike.then(|| LOCKSTEP.to_owned()));
+                let notes = note.into_iter().chain(sessions.is_lockstep().then(|| LOCKSTEP.to_owned()));
                 opened(name, Box::new(sessions.workload()), summary, notes.collect())
             }
         }

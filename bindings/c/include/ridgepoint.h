@@ -255,6 +255,13 @@ RidgepointStatus ridgepoint_kv_transfer_time_us(const RidgepointModel *model,
                                                 char **error);
 
 /**
+ * Share of its speed that a direction of copies keeps while the other one copies too, from 0 to 1: that of kv_transfers_json, or else 1.
+ */
+RidgepointStatus ridgepoint_kv_contention(const RidgepointModel *model,
+                                          double *out_share,
+                                          char **error);
+
+/**
  * Returns a step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's
  * bound_us, total_flops, total_bytes, mfu, mbu, operators, groups, provenance, warnings. The keys are those of
  * `ridgepoint predict-step --format json`. New keys may be added; keys are never renamed or removed.

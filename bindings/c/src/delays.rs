@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ridgepoint_queueing_time_us(
 ) -> RidgepointStatus {
     let arrival = Request::prefill(num_prompt_tokens, 0);
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, |latency| Ok(latency.queueing_time_us(&arrival))) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.queueing_time_us(&arrival))) }
 }
 
 /// Time from the end of the step that sampled a token until the client has it, µs. It delays the token, not the engine.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ridgepoint_output_token_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, |latency| Ok(latency.output_token_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.output_token_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per step, µs. Asynchronous scheduling hides it behind the previous step.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ridgepoint_scheduling_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, |latency| Ok(latency.scheduling_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.scheduling_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per preempted request, µs. The recomputed tokens are part of later steps.
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ridgepoint_preemption_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, |latency| Ok(latency.preemption_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.preemption_processing_time_us())) }
 }
 
 /// Directions in which KV blocks are copied.
@@ -113,24 +113,39 @@ pub unsafe extern "C" fn ridgepoint_kv_transfer_time_us(
         Ok(latency.known_kv_transfer_time_us(direction, bytes)?)
     };
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, time_us) }
+    unsafe { answer(model, ("out_us", out_us), error, time_us) }
+}
+
+/// Share of its speed that a direction of copies keeps while the other one copies too, from 0 to 1: that of kv_transfers_json, or else 1.
+///
+/// # Safety
+/// `out_share` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_kv_contention(
+    model: *const RidgepointModel,
+    out_share: *mut f64,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    let share = |latency: &CalibratedRoofline| Ok(latency.kv_transfers().map_or(1.0, |transfers| transfers.contention));
+    // SAFETY: as the caller promises.
+    unsafe { answer(model, ("out_share", out_share), error, share) }
 }
 
 unsafe fn answer(
     model: *const RidgepointModel,
-    out_us: *mut f64,
+    (name, out): (&'static str, *mut f64),
     error: *mut *mut c_char,
     delay: impl FnOnce(&CalibratedRoofline) -> Result<f64, Failure>,
 ) -> RidgepointStatus {
     let predict = || {
         // SAFETY: as the caller promises.
         let loaded = unsafe { loaded(model) }?;
-        if out_us.is_null() {
-            return Err(Failure::null("out_us"));
+        if out.is_null() {
+            return Err(Failure::null(name));
         }
-        let us = delay(&loaded.latency)?;
+        let value = delay(&loaded.latency)?;
         // SAFETY: not NULL, and as the caller promises.
-        unsafe { out_us.write(us) };
+        unsafe { out.write(value) };
         Ok(())
     };
     // SAFETY: as the caller promises.

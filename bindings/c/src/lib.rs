@@ -15,8 +15,9 @@ mod text;
 
 pub use create::ridgepoint_model_create;
 pub use delays::{
-    RidgepointTransferDirection, ridgepoint_kv_transfer_time_us, ridgepoint_output_token_processing_time_us,
-    ridgepoint_preemption_processing_time_us, ridgepoint_queueing_time_us, ridgepoint_scheduling_processing_time_us,
+    RidgepointTransferDirection, ridgepoint_kv_contention, ridgepoint_kv_transfer_time_us,
+    ridgepoint_output_token_processing_time_us, ridgepoint_preemption_processing_time_us, ridgepoint_queueing_time_us,
+    ridgepoint_scheduling_processing_time_us,
 };
 pub use describe::{ridgepoint_catalogue_json, ridgepoint_model_json, ridgepoint_step_json};
 pub use handle::{RidgepointModel, ridgepoint_model_free};

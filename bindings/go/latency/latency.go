@@ -50,6 +50,8 @@ type KVModel interface {
 	// KVTransferTime is the time to copy so many bytes while nothing else is copied. The copy runs beside the steps, and a request that
 	// loads its blocks waits for it.
 	KVTransferTime(direction TransferDirection, bytes int64) int64
+	// KVContention is the share of its speed that a direction of copies keeps while the other one copies too.
+	KVContention() float64
 }
 
 // ColumnModel is a [Model] that also takes a step's requests as columns: request i is the i-th value of each, samples may be nil

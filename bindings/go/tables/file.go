@@ -52,12 +52,12 @@ type kvTransfers struct {
 	CPUToGPU  kvLink `json:"cpu_to_gpu"`
 	CPUToDisk kvLink `json:"cpu_to_disk"`
 	DiskToCPU kvLink `json:"disk_to_cpu"`
-	// Share of its speed that a direction keeps while the other one copies too, which a simulator of the copies needs.
+	// Share of its speed that a direction keeps while the other one copies too.
 	Contention float64 `json:"contention"`
 }
 
 type kvLink struct {
-	LatencyUs  float64 `json:"latency_us"`
+	LatencyUs float64 `json:"latency_us"`
 	BytesPerS float64 `json:"bytes_per_s"`
 }
 

@@ -163,6 +163,9 @@ func TestCopiesOfKVBlocks(t *testing.T) {
 			t.Errorf("%+v takes %d µs", test, us)
 		}
 	}
+	if share := m.KVContention(); share != 0.5 {
+		t.Errorf("contention %v", share)
+	}
 	at := strings.Index(export, `"kv_transfers"`)
 	without, err := Parse("export", []byte(export[:at]+`"kv_transfers": null}`))
 	if err != nil {

@@ -41,3 +41,11 @@ func (m *Model) KVTransferTimeUs(direction latency.TransferDirection, bytes int6
 	link := m.file.KVTransfers.links()[direction]
 	return link.LatencyUs + float64(bytes)/link.BytesPerS*1e6, nil
 }
+
+// KVContention is the share of its speed that a direction of copies keeps while the other one copies too; 1 where no link is known.
+func (m *Model) KVContention() float64 {
+	if m.isEmpty() || m.file.KVTransfers == nil {
+		return 1
+	}
+	return m.file.KVTransfers.Contention
+}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::internals::replay::KvDisk;
 use ridgepoint::replay::{KvOffload, SchedulingPolicy};
 use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
 use ridgepoint::{Deployment, Engine};
@@ -23,8 +24,19 @@ pub struct Scheduler {
     long_prefill_token_threshold: Option<u32>,
     scheduler_reserve_full_isl: Option<bool>,
     scheduling_policy: Option<SchedulingPolicy>,
-    /// KV blocks in host memory.
-    pub kv_offload: Option<KvOffload>,
+    kv_offload: Option<Tier>,
+}
+
+/// KV blocks in host memory: the fields of `ridgepoint.KvOffload`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tier {
+    num_cpu_blocks: u32,
+    block_bytes: u64,
+    offload_prompt_only: bool,
+    /// `None` is that of the step model's transfers.
+    contention: Option<f64>,
+    disk: Option<KvDisk>,
 }
 
 impl Scheduler {
@@ -39,6 +51,15 @@ impl Scheduler {
         }
     }
 
+    /// The host's tier on a server whose transfers are these, and a note on times that have no effect.
+    pub fn tier(&self, transfers: Option<KvTransfers>) -> Option<(KvOffload, Option<String>)> {
+        let Tier { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk } = self.kv_offload.clone()?;
+        let contention = contention.or(transfers.map(|transfers| transfers.contention)).unwrap_or(1.0);
+        let tier = KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk };
+        let note = transfers.and_then(|transfers| transfers.unused_disk(&tier));
+        Some((tier, note))
+    }
+
     /// The scheduler of a server. A host's tier of KV blocks is counted in the blocks of its model.
     fn of(server: &ServerConfig) -> ridgepoint::Result<Self> {
         let kv_offload = match server.kv_offloading {
@@ -48,6 +69,13 @@ impl Scheduler {
                 server.engine_config(&model, &hardware, &Engine::default())?.config.kv_offload
             }
         };
+        let kv_offload = kv_offload.map(|of| Tier {
+            num_cpu_blocks: of.num_cpu_blocks,
+            block_bytes: of.block_bytes,
+            offload_prompt_only: of.offload_prompt_only,
+            contention: Some(of.contention),
+            disk: of.disk,
+        });
         let options = server.scheduler;
         Ok(Scheduler {
             num_gpu_blocks_override: server.num_gpu_blocks_override,

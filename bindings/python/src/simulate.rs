@@ -81,9 +81,10 @@ fn replayed(
         ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
     };
     let mut engine = server.engine_config(&steps.model, &steps.hardware, &Engine::default()).map_err(raised)?;
-    if scheduler.kv_offload.is_some() {
+    if let Some((tier, note)) = scheduler.tier(steps.latency.kv_transfers()) {
         steps.latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map_err(raised)?;
-        engine.config.kv_offload.clone_from(&scheduler.kv_offload);
+        engine.config.kv_offload = Some(tier);
+        engine.notes.extend(note);
     }
     let predictor = steps.latency.steps();
     let mut warnings = steps.notes();

@@ -146,6 +146,26 @@ def test_blocks_that_left_the_gpu_come_back_from_the_host(tmp_path: Path) -> Non
     assert requests["ttft_ms"][2] < without.requests["ttft_ms"][2]
 
 
+def test_a_server_file_with_a_tier_is_simulated_with_its_measured_copies(tmp_path: Path, command: Command) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "model: llama-3.1-8b\nhardware: h100\nmax_model_len: 1024\nnum_gpu_blocks_override: 66\nkv_offloading_size: 1\n"
+        "kv_transfers: {gpu_to_cpu: {latency_us: 5, bytes_per_s: 1.0e+9}, cpu_to_gpu: {latency_us: 100, bytes_per_s: 1.0e+10}, contention: 0.5}\n"
+    )
+    requests = tmp_path / "requests.csv"
+    requests.write_text("arrival,input_len,output_len,prefix_group\n0,1000,2,a\n5,1000,2,b\n10,1000,2,a\n")
+    server = read_server(file)
+    assert isinstance(server.scheduler.kv_offload, KvOffload) and server.scheduler.kv_offload.contention == 0.5
+    result = simulate(server.steps, RequestFile(requests), server.scheduler)
+    said = json.loads(command("simulate", "--config", file, "--requests", requests, "--format", "json"))["kv_offload"]
+    assert result.offload is not None and said["contention"] == 0.5
+    assert result.offload.loads.time_ns == said["loads"]["time_ns"] > 4_000_000
+    # A tier without a contention of its own has that of the step model.
+    tier = KvOffload(said["num_cpu_blocks"], said["block_bytes"])
+    own = simulate(server.steps, RequestFile(requests), Scheduler(66, kv_offload=tier))
+    assert own.offload == result.offload and server.steps.kv_contention == 0.5
+
+
 def test_it_is_what_the_command_says(command: Command, root: Path) -> None:
     files = ("--profile", "examples/profile.yaml", "--config", "examples/server.yaml")
     said = json.loads(command("simulate", *files, "--format", "json"))

@@ -36,7 +36,7 @@ pub struct Export {
     step_model: StepModelArgs,
     /// File of measured transfer times for the tables, as `ridgepoint ingest --output-transfers` writes it [default: those of the link
     /// between GPU and host]
-    #[arg(long, value_name = "FILE", conflicts_with = "capture", help_heading = PREDICTION)]
+    #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
     kv_transfers: Option<PathBuf>,
 }
 
@@ -94,6 +94,9 @@ pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<ExportReport
         }
         (Target::Tables, Some(out)) => Ok(tables(args, out, common)?.map(ExportReport::Tables)),
         (Target::Tables, None) => Err(Failure::usage("--out FILE is missing: tables are written to a file")),
+        (Target::LlmD, _) if args.kv_transfers.is_some() => {
+            Err(Failure::usage(format!("--kv-transfers is for tables: {} copies no KV blocks", llm_d::PROGRAM)))
+        }
         (Target::LlmD, Some(_)) => {
             Err(Failure::usage(format!("--out is for tables: --as {} prints its flags on stdout", llm_d::PROGRAM)))
         }

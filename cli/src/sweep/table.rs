@@ -8,6 +8,8 @@ use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
+/// Servers and loads whose sizes of the host's tier are shown; JSON has all.
+const MAX_TIER_TABLES: usize = 5;
 /// Rows and servers of a reason that are shown.
 const MAX_LISTED: usize = 6;
 
@@ -22,7 +24,15 @@ impl Report for Swept {
 
 fn summarise(of: &SweepSummary, page: &mut Page) {
     best_table(&of.best, page);
-    of.tiers.iter().take(MAX_REASONS).for_each(|sizes| tier_table(sizes, page));
+    of.tiers.iter().take(MAX_TIER_TABLES).for_each(|sizes| tier_table(sizes, of.tiers.len() > 1, page));
+    if of.tiers.len() > MAX_TIER_TABLES {
+        let more = of.tiers.len() - MAX_TIER_TABLES;
+        page.paragraph(
+            "host tier: ",
+            &format!("{more} more servers or loads with several sizes, as --format json has them"),
+        );
+        page.blank();
+    }
     let statuses: Vec<String> =
         of.statuses.iter().map(|(status, number)| format!("{} {status}", count(*number))).collect();
     let reused = match of.reused {
@@ -102,22 +112,28 @@ fn best_table(best: &[Best], page: &mut Page) {
     page.blank();
 }
 
-/// What each size of the host's tier buys.
-fn tier_table(of: &TierSizes, page: &mut Page) {
+/// What each size of the host's tier buys. With `is_named`, the table says of which server and load.
+fn tier_table(of: &TierSizes, is_named: bool, page: &mut Page) {
+    if is_named {
+        page.paragraph("", &format!("{}:", of.settings));
+    }
     let rows = Rows::of(&of.sizes)
         .right("host blocks", |of| count(of.num_cpu_blocks))
         .right("loaded", |of| shown(of.host_hit_share, percent))
         .right("load wait ms", |of| number(of.kv_load_wait_mean_ms))
         .right("prompt tokens computed", |of| shown(of.prefill_tokens, count))
         .right("TTFT mean ms", |of| number(of.ttft_mean_ms))
-        .right("E2E mean ms", |of| number(of.e2e_mean_ms))
+        .right("E2E mean ms", |of| number(Some(of.e2e_mean_ms)))
         .left("keeps up", |of| shown(of.keeps_up, |keeps_up| if keeps_up { "yes" } else { "no" }.to_owned()))
         .right("row", |of| of.configuration.to_string());
     page.rows(&rows, &["load wait ms", "keeps up"]);
-    let text = match of.enough {
-        Some(row) => format!("a tier larger than that of row {row} changes the mean E2E latency by less than 1 %"),
+    let mut text = match of.enough {
+        Some(row) => format!("tiers larger than that of row {row} change the mean E2E latency by at most 1 %"),
         None => "the largest tier still changes the mean E2E latency by more than 1 %".to_owned(),
     };
+    if of.not_run > 0 {
+        text.push_str(&format!("; {} could not run", plural(of.not_run as u64, "size")));
+    }
     page.paragraph("host tier: ", &text);
     page.blank();
 }

@@ -123,7 +123,7 @@ struct Line {
     meta: Option<Meta>,
     request_id: Option<Value>,
     prompt_tokens: Option<u64>,
-    cached_tokens: u64,
+    cached_tokens: Option<u64>,
     output_tokens: Option<u64>,
     ttft_ms: Option<f64>,
     itl_ms: Option<Vec<f64>>,
@@ -227,7 +227,7 @@ fn request(line: Line, position: u64) -> std::result::Result<(RequestRow, Option
     let (Some(arrival_ms), Some(ttft_ms)) = (line.arrival_ms, line.ttft_ms) else { return Err(Reason::Incomplete) };
     let (Some(prompt), Some(output)) = (line.prompt_tokens, line.output_tokens) else { return Err(Reason::Incomplete) };
     let (arrived_ns, ttft_ns) = (nanoseconds(arrival_ms)?, nanoseconds(ttft_ms)?);
-    if prompt == 0 || output == 0 || line.cached_tokens > prompt {
+    if prompt == 0 || output == 0 || line.cached_tokens.is_some_and(|cached| cached > prompt) {
         return Err(Reason::BadValue);
     }
     let first_ns = arrived_ns.saturating_add(ttft_ns);
@@ -250,7 +250,7 @@ fn request(line: Line, position: u64) -> std::result::Result<(RequestRow, Option
         first_response_ns: Some(first_ns.into()),
         departed_ns: Some(departed_ns.into()),
         num_prompt_tokens: Some(prompt.into()),
-        num_cached_tokens: Some(line.cached_tokens.into()),
+        num_cached_tokens: line.cached_tokens.map(Into::into),
         num_output_tokens: Some(output.into()),
         finish_status: line.finish_reason.map(finish_status),
         block_hashes: line.block_hashes.iter().map(hash).collect(),

@@ -126,6 +126,12 @@ impl Grid {
         }
         let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &log)? });
         let servers = combinations(&server_axes, server);
+        if let Some(path) = servers.iter().find_map(|server| server.value.transfers_file()).filter(|_| names_only) {
+            let path = path.display();
+            log.problem(format!(
+                "server.kv_transfers = {path} names a file, and no files are read here: give its object"
+            ));
+        }
         let load_points = combinations(&load_axes, |map| loads.point(Keys::of_map("load", map, &log)));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
         if let (Source::Profile(profile), Some(size)) = (&loads.source, replicated) {

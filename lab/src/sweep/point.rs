@@ -139,7 +139,9 @@ impl Point<'_> {
         let load = &self.configuration.load.value;
         let mut notes: Vec<String> = self.share().note(load.rate_per_s, load.concurrency).into_iter().collect();
         let is_equal = load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed());
-        notes.extend((load.concurrency.is_some() && is_equal).then(|| LOCKSTEP.to_owned()));
+        let follows_at_once = load.session.is_none_or(|session| session.think_time_s <= 0.0);
+        let is_lockstep = load.concurrency.is_some() && is_equal && follows_at_once;
+        notes.extend(is_lockstep.then(|| LOCKSTEP.to_owned()));
         notes
     }
 

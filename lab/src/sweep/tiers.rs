@@ -1,5 +1,9 @@
 //! The sizes of the host's tier that a sweep goes through: what each buys, and from which on a larger one buys nothing.
 
+#![expect(clippy::indexing_slicing, reason = "positions within a list")]
+
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::best::settings_without;
@@ -8,16 +12,20 @@ use super::row::Row;
 /// The key of a server that gives the size.
 const SIZE: &str = "kv_offloading_size";
 
-/// A larger tier that changes the mean E2E latency by no more than this share buys nothing.
-const NOTHING: f64 = 0.01;
+/// A mean E2E latency within this share of another one is the same.
+const SAME: f64 = 0.01;
 
 /// Servers that differ in the size of their host's tier alone, under the same load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TierSizes {
-    /// Each size, from none to the largest.
+    /// The keys that they share, with their values.
+    pub settings: String,
+    /// Each size that ran, from none to the largest.
     pub sizes: Vec<TierSize>,
-    /// The row from which on a larger tier changes the mean E2E latency by at most 1 %; `None` if the largest still gains more.
+    /// Number of sizes that could not run.
+    pub not_run: usize,
+    /// The row from which on every larger tier has its mean E2E latency within 1 %; `None` if the largest one still changes it.
     pub enough: Option<u64>,
 }
 
@@ -38,48 +46,53 @@ pub struct TierSize {
     /// Mean time to first token, ms.
     pub ttft_mean_ms: Option<f64>,
     /// Mean time from sending to the last token, ms.
-    pub e2e_mean_ms: Option<f64>,
+    pub e2e_mean_ms: f64,
     /// Whether the server keeps up with its load.
     pub keeps_up: Option<bool>,
 }
 
 /// The sizes of each server and load, in the order of the rows. Rows of a search for capacity are at different rates, and are not compared.
 pub(super) fn tier_sizes(rows: &[Row]) -> Vec<TierSizes> {
-    let mut alike: Vec<(Vec<String>, Vec<&Row>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.slo.is_none() && row.finished.is_some()) {
-        let settings = settings_without(row, SIZE);
-        match alike.iter_mut().find(|(known, _)| *known == settings) {
+    let has_size =
+        |row: &&Row| row.slo.is_none() && row.settings.contains(SIZE) | row.settings.contains(&SIZE.replace('_', "-"));
+    let (mut index, mut alike) = (HashMap::new(), Vec::<(String, Vec<&Row>)>::new());
+    for row in rows.iter().filter(has_size) {
+        let settings = settings_without(row, SIZE).join(", ");
+        let at = *index.entry(settings.clone()).or_insert(alike.len());
+        match alike.get_mut(at) {
             Some((_, of)) => of.push(row),
             None => alike.push((settings, vec![row])),
         }
     }
-    alike.into_iter().filter_map(|(_, rows)| TierSizes::of(rows)).collect()
+    alike.into_iter().filter_map(|(settings, rows)| TierSizes::of(settings, rows)).collect()
 }
 
 impl TierSizes {
-    /// `None` for a single size.
-    fn of(mut rows: Vec<&Row>) -> Option<Self> {
-        let blocks = |row: &Row| row.num_cpu_blocks.unwrap_or(0);
-        rows.sort_by_key(|row| blocks(row));
-        let (first, last) = (rows.first()?, rows.last()?);
-        if blocks(first) == blocks(last) {
+    /// `None` unless several sizes ran.
+    fn of(settings: String, rows: Vec<&Row>) -> Option<Self> {
+        let num_rows = rows.len();
+        let size = |row: &Row| {
+            Some(TierSize {
+                configuration: row.configuration,
+                num_cpu_blocks: row.num_cpu_blocks.unwrap_or(0),
+                host_hit_share: row.host_hit_share,
+                kv_load_wait_mean_ms: row.kv_load_wait_mean_ms,
+                prefill_tokens: row.prefill_tokens,
+                ttft_mean_ms: row.ttft_mean_ms,
+                e2e_mean_ms: row.e2e_mean_ms?,
+                keeps_up: row.keeps_up,
+            })
+        };
+        let mut sizes: Vec<TierSize> = rows.into_iter().filter_map(size).collect();
+        sizes.sort_by_key(|of| of.num_cpu_blocks);
+        let (first, last) = (sizes.first()?, sizes.last()?);
+        if first.num_cpu_blocks == last.num_cpu_blocks {
             return None;
         }
-        let most_ms = (1.0 + NOTHING) * last.e2e_mean_ms?;
-        let is_enough = |row: &&&Row| row.e2e_mean_ms.is_some_and(|e2e_ms| e2e_ms <= most_ms);
-        let enough =
-            rows.iter().rev().take_while(is_enough).last().filter(|row| row.configuration != last.configuration);
-        let size = |row: &&Row| TierSize {
-            configuration: row.configuration,
-            num_cpu_blocks: blocks(row),
-            host_hit_share: row.host_hit_share,
-            kv_load_wait_mean_ms: row.kv_load_wait_mean_ms,
-            prefill_tokens: row.prefill_tokens,
-            ttft_mean_ms: row.ttft_mean_ms,
-            e2e_mean_ms: row.e2e_mean_ms,
-            keeps_up: row.keeps_up,
-        };
-        Some(TierSizes { enough: enough.map(|row| row.configuration), sizes: rows.iter().map(size).collect() })
+        let is_same = |one: &TierSize, other: &TierSize| (other.e2e_mean_ms / one.e2e_mean_ms - 1.0).abs() <= SAME;
+        let is_enough = |at: &usize| sizes[*at..].iter().all(|larger| is_same(&sizes[*at], larger));
+        let enough = (0..sizes.len() - 1).find(is_enough).map(|at| sizes[at].configuration);
+        Some(TierSizes { settings, not_run: num_rows - sizes.len(), enough, sizes })
     }
 }
 
@@ -114,8 +127,25 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_makes_it_worse_is_not_enough() {
-        let rows = [row(0, 0, 1, 300.0), row(1, 50, 1, 400.0), row(2, 100, 1, 300.0)];
-        assert_eq!(tier_sizes(&rows)[0].enough, None);
+    fn a_tier_that_makes_it_worse_is_no_reason_for_none() {
+        let of = |e2e_ms: &[f64]| {
+            let rows: Vec<Row> = (0..).zip(e2e_ms).map(|(at, e2e_ms)| row(at, 50 * at as u32, 1, *e2e_ms)).collect();
+            tier_sizes(&rows)[0].enough
+        };
+        assert_eq!(of(&[207.0, 279.0, 298.0, 299.0]), Some(2));
+        assert_eq!(of(&[300.0, 400.0, 300.0]), None);
+        assert_eq!(of(&[900.0, 250.0, 300.0]), None);
+        assert_eq!(of(&[300.0, 301.0, 300.0]), Some(0));
+    }
+
+    #[test]
+    fn sizes_that_cannot_run_are_counted() {
+        let mut rows: Vec<Row> = (0..4).map(|at| row(at, 50 * at as u32, 1, 300.0 - at as f64)).collect();
+        (rows[3].finished, rows[3].e2e_mean_ms) = (None, None);
+        let found = tier_sizes(&rows);
+        assert_eq!((found[0].not_run, found[0].sizes.len(), found[0].enough), (1, 3, Some(0)));
+        assert_eq!(found[0].settings, "model m, hardware h, seed 1");
+        rows.iter_mut().for_each(|row| row.settings = "model m".to_owned());
+        assert!(tier_sizes(&rows).is_empty(), "no size was given");
     }
 }

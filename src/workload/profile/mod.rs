@@ -9,6 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::arrivals::ArrivalPattern;
+use super::lengths::LOCKSTEP;
 use super::prompts::{PromptStream, Prompts};
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
 use super::staged::{StageLoad, StagedLoad, most_requests};
@@ -134,7 +135,11 @@ fn sessions(load: &load::Load, prompts: &Prompts, turns: data::Turns, log: &Log)
     let shape = SessionShape { turns, prefix_len, input: *input, output: *output, think_time_s };
     let faults =
         |error: Error| error.problems().iter().for_each(|fault| log.problem(format!("data.sessions: {fault}")));
-    GeneratedSessions::new(starts, stage.num_requests(), shape, 0).map_err(faults).ok()
+    let sessions = GeneratedSessions::new(starts, stage.num_requests(), shape, 0).map_err(faults).ok()?;
+    if sessions.is_lockstep() {
+        log.note(LOCKSTEP);
+    }
+    Some(sessions)
 }
 
 /// Reads all sections; no prompts mean a problem.

@@ -99,6 +99,15 @@ impl GeneratedSessions {
         Ok(GeneratedSessions { starts, num_sessions, shape, seed })
     }
 
+    /// Whether all sessions are alike and follow each other at once, so that their requests run in lockstep.
+    pub(in crate::workload) fn is_lockstep(&self) -> bool {
+        let SessionShape { input, output, think_time_s, .. } = &self.shape;
+        matches!(self.starts, SessionStarts::Concurrency(_))
+            && *think_time_s <= 0.0
+            && input.is_fixed()
+            && output.is_fixed()
+    }
+
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
         let starts = match self.starts {

@@ -155,3 +155,19 @@ fn options_of_other_versions_are_read_as_far_as_both_know_them() {
     let (status, text) = created("llama-3.1-8b", "h100", (&raw const newer).cast()).unwrap_err();
     assert!(status == Status::InvalidArgument && text.contains("use a newer library"), "{text}");
 }
+
+#[test]
+fn measured_copies_take_the_place_of_the_link() {
+    let json = c"{\"gpu_to_cpu\": {\"latency_us\": 5, \"bytes_per_s\": 1e9}, \"cpu_to_gpu\": {\"latency_us\": 100, \"bytes_per_s\": 1e10}, \
+        \"contention\": 0.5}";
+    let options = RidgepointOptions { kv_transfers_json: json.as_ptr(), ..no_options() };
+    let model = created("llama-3.1-8b", "h100", &raw const options).unwrap();
+    let (mut us, mut share) = (f64::NAN, f64::NAN);
+    // 100 µs and 10 MB at 10 GB/s.
+    said(|e| unsafe { ridgepoint_kv_transfer_time_us(model, 1, 10_000_000, &raw mut us, e) }).unwrap();
+    said(|e| unsafe { ridgepoint_kv_contention(model, &raw mut share, e) }).unwrap();
+    unsafe { ridgepoint_model_free(model) };
+    assert!((us - 1100.0).abs() < 1e-9 && share.to_bits() == 0.5f64.to_bits(), "{us} {share}");
+    let broken = RidgepointOptions { kv_transfers_json: c"{}".as_ptr(), ..no_options() };
+    refused("llama-3.1-8b", &broken, Status::InvalidInput, &["options.kv_transfers_json", "gpu_to_cpu"]);
+}

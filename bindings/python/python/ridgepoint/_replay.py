@@ -1,7 +1,7 @@
 """Replays loads through a model of vLLM's scheduler: TTFT, ITL and E2E as clients would see them."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -250,11 +250,7 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
     if not isinstance(steps, StepModel):
         raise TypeError(f"steps = {steps!r} must be a ridgepoint.StepModel")
     text, arrival_ns, input_len, output_len = described(load)
-    scheduler = scheduler or Scheduler()
-    tier = scheduler.kv_offload
-    if tier is not None and tier.contention is None:
-        scheduler = replace(scheduler, kv_offload=replace(tier, contention=steps.kv_contention))
-    options = json.dumps(asdict(scheduler))
+    options = json.dumps(asdict(scheduler or Scheduler()))
     seed = whole_number("seed", seed, most=2**64 - 1)
     report, requests = _native.simulate(steps, text, options, seed, arrival_ns, input_len, output_len)
     values = json.loads(report)

@@ -3,11 +3,12 @@
 import json
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from . import _native
 from ._deployment import Deployment
 from ._record import record
-from ._replay import Scheduler
+from ._replay import KvDisk, KvOffload, Scheduler
 from ._steps import Efficiency, StepModel
 
 
@@ -50,4 +51,13 @@ def read_server(
         precision=values["precision"],
         kv_transfers=values["kv_transfers"],
     )
-    return Server(steps, record(Scheduler, values["scheduler"]), values["notes"])
+    return Server(steps, _scheduler(values["scheduler"]), values["notes"])
+
+
+def _scheduler(values: dict[str, Any]) -> Scheduler:
+    tier = values["kv_offload"]
+    if tier is None:
+        return record(Scheduler, values)
+    disk = tier.get("disk")
+    disk = None if disk is None else record(KvDisk, disk)
+    return record(Scheduler, values, kv_offload=record(KvOffload, tier, disk=disk))

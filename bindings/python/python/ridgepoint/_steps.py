@@ -161,7 +161,7 @@ class StepModel(_native.StepModel):
         else:
             name = os.fspath(model)
         hardware, correction = os.fspath(hardware), os.fspath(correction)
-        measured = None
+        measured: tuple[str, str | None] | None = None
         if isinstance(kv_transfers, Mapping):
             kv_transfers = dict(kv_transfers)
             measured = ("kv_transfers", json.dumps(kv_transfers))
