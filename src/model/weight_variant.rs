@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::builtin::is_listed;
 use super::names::plain_scheme;
-use super::shape::Model;
+use super::shape::{Attention, Model};
 use crate::dtype::{MatmulFormat, WeightFormat};
 use crate::error::{Error, Result};
 
@@ -19,6 +19,17 @@ impl Model {
     /// Returns whether most weights have the bits of `format`. `fp8` covers scales of every kind, and fp4 both fp4 formats.
     pub fn stores(&self, format: MatmulFormat) -> bool {
         self.main_weight_format().is_some_and(|stored| MatmulFormat::from(stored).bits() == format.bits())
+    }
+
+    /// Returns whether a layer stores projections of its token mixer in more bits than `format`: many quantised checkpoints leave them alone.
+    pub fn leaves_projections_above(&self, format: MatmulFormat) -> bool {
+        let is_above = |stored: WeightFormat| MatmulFormat::from(stored).bits().0 > format.bits().0;
+        self.layers.iter().any(|group| match &group.attention {
+            Attention::Gqa(of) => is_above(of.qkv_weights) || is_above(of.o_weights),
+            Attention::Mla(of) => is_above(of.weights) || is_above(of.o_weights),
+            Attention::State(of) => is_above(of.in_weights) || is_above(of.out_weights),
+            Attention::None => false,
+        })
     }
 
     /// Finds a model whose weights are stored in `format`, and a note if that is not the checkpoint of this name.

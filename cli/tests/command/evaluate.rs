@@ -93,6 +93,15 @@ fn attribution_judges_predictions_with_a_component_replaced() {
     for baseline in ["no_kv_offload", "no_kv_transfer_time"] {
         assert!(json["baselines"][baseline]["e2e_mean"]["median_ape_pct"].is_number(), "{baseline}");
     }
+    assert!(json["baselines"]["no_kv_disk"].is_null(), "a tier without a disk");
+    let extra =
+        "{spec_name: TieringOffloadingSpec, num_cpu_blocks: 2000, secondary_tiers: [{type: fs, root_dir: /kv}]}";
+    let disk = format!(
+        "{SERVER}kv_transfer_config: {{kv_connector: OffloadingConnector, kv_connector_extra_config: {extra}}}\n"
+    );
+    let disk = write(dir.path(), "disk", PROFILE, &disk, MEASURED);
+    let json = serving(&[&disk], &["--attribute", "--correction", "none", "--format", "json"]).json();
+    assert!(json["baselines"]["no_kv_disk"]["e2e_mean"]["median_ape_pct"].is_number());
     let table = serving(&[&path], &["--attribute", "--correction", "none"]);
     assert_eq!((table.code, table.stderr.as_str()), (0, ""));
     for text in ["scaled step times", "no prefix caching", "no output processing"] {

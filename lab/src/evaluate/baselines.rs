@@ -12,7 +12,7 @@ use ridgepoint::Result;
 use ridgepoint::internals::latency::ChangedSteps;
 use ridgepoint::internals::replay::MAX_GPU_BLOCKS;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Metrics, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
@@ -48,6 +48,10 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             with_engine(EngineConfig { num_gpu_blocks, ..engine })?
         }
         Baseline::NoKvOffload | Baseline::NoKvTransferTime if engine.kv_offload.is_none() => return Ok(None),
+        Baseline::NoKvDisk => match engine.kv_offload.clone().filter(|tier| tier.disk.is_some()) {
+            Some(tier) => with_engine(EngineConfig { kv_offload: Some(KvOffload { disk: None, ..tier }), ..engine })?,
+            None => return Ok(None),
+        },
         Baseline::NoKvOffload => with_engine(EngineConfig { kv_offload: None, ..engine })?,
         Baseline::NoKvTransferTime => {
             let roofline = (**predicted).clone().with_kv_transfers(KvTransfers::INSTANT);

@@ -43,6 +43,8 @@ pub enum Baseline {
     NoPreemption,
     /// The prediction without KV blocks in host memory, for servers that have some.
     NoKvOffload,
+    /// The prediction without the disk behind the host's tier, for servers that have one.
+    NoKvDisk,
     /// The prediction with instant copies of KV blocks between GPU and host, for servers that make some.
     NoKvTransferTime,
     /// The prediction without asynchronous scheduling: no step is scheduled while another runs.
@@ -59,12 +61,13 @@ pub enum Baseline {
 
 impl Baseline {
     /// The predictions with one component replaced.
-    pub const REPLACED: [Baseline; 11] = [
+    pub const REPLACED: [Baseline; 12] = [
         Baseline::ScaledStepTimes,
         Baseline::NoLimits,
         Baseline::NoPrefixCaching,
         Baseline::NoPreemption,
         Baseline::NoKvOffload,
+        Baseline::NoKvDisk,
         Baseline::NoKvTransferTime,
         Baseline::NoAsyncScheduling,
         Baseline::NoQueueing,

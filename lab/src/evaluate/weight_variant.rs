@@ -11,6 +11,15 @@ pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(
     let model = Model::find_in(data_dir, &row.model_path)?;
     let Some((word, format)) = requested(row, has_experts(&model))? else { return Ok((model, Vec::new())) };
     let (model, note) = Model::find_variant(data_dir, &row.model_path, format)?;
+    // The row's own word for its projections counts more than what a published checkpoint of the format leaves alone.
+    if note.is_some() && !row.gemm_quant_mode.is_empty() && model.leaves_projections_above(format) {
+        let whole = Model::find_in(data_dir, &format!("{}-{}", row.model_path, row.gemm_quant_mode))?;
+        let note = format!(
+            "gemm_quant_mode = {}: {} leaves projections in more bits, so that all linear layers are taken in this format",
+            row.gemm_quant_mode, model.name
+        );
+        return Ok((whole, vec![note]));
+    }
     let stored = model.main_weight_format().map_or_else(String::new, |format| format.to_string());
     // Such files call block scales fp8, and gpt-oss nvfp4, which is published in mxfp4 alone.
     let is_coarse = note.is_none() && format.bits().0 < 16 && !stored.starts_with(word.as_str());
@@ -76,6 +85,18 @@ mod tests {
         let (name, notes) = found("meta-llama/Llama-3.1-70B", "fp8", "fp8", "fp8");
         assert_eq!(name, "llama-3.1-70b-fp8");
         assert!(notes[0].contains("llama-3.1-70b-fp8 (fp8) is used"), "{notes:?}");
+    }
+
+    #[test]
+    fn projections_are_quantised_where_the_row_says_so() {
+        let (name, notes) = found("moonshotai/Kimi-K2.5", "fp4", "nvfp4", "nvfp4");
+        assert_eq!(name, "moonshotai/Kimi-K2.5-nvfp4");
+        assert!(
+            notes[0].contains("gemm_quant_mode = nvfp4: kimi-k2.5-nvfp4 leaves projections in more bits"),
+            "{notes:?}"
+        );
+        assert_eq!(found("moonshotai/Kimi-K2.5", "fp4", "", "nvfp4").0, "kimi-k2.5-nvfp4");
+        assert_eq!(found("nvidia/Kimi-K2.5-NVFP4", "fp4", "nvfp4", "nvfp4").0, "kimi-k2.5-nvfp4");
     }
 
     #[test]

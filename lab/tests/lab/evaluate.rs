@@ -205,7 +205,7 @@ fn an_error_of_the_step_times_is_attributed_to_them() {
     // Without a cache every prompt is computed, which takes longer and hides a part of the error.
     assert!(after(Baseline::NoPrefixCaching) < before);
     let missing: Vec<_> = Baseline::REPLACED.iter().filter(|of| !report.baselines.contains_key(of)).collect();
-    assert_eq!(missing, [&Baseline::NoKvOffload, &Baseline::NoKvTransferTime], "there is no tier");
+    assert_eq!(missing, [&Baseline::NoKvOffload, &Baseline::NoKvDisk, &Baseline::NoKvTransferTime], "there is no tier");
 }
 
 #[test]
@@ -216,7 +216,10 @@ fn components_that_do_not_apply_are_left_out() {
     let report = judge(&cases, Vec::new(), SEED, &Baseline::REPLACED, &|| {}).unwrap();
     // Without TTFT the time from the first token to the last is not known.
     let missing: Vec<_> = Baseline::REPLACED.iter().filter(|of| !report.baselines.contains_key(of)).collect();
-    assert_eq!(missing, [&Baseline::ScaledStepTimes, &Baseline::NoKvOffload, &Baseline::NoKvTransferTime]);
+    assert_eq!(
+        missing,
+        [&Baseline::ScaledStepTimes, &Baseline::NoKvOffload, &Baseline::NoKvDisk, &Baseline::NoKvTransferTime]
+    );
 }
 
 fn slower_by_us(step_us: f64, models: &[&str]) -> Arc<Correction> {
