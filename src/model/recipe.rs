@@ -16,7 +16,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// The recipe of a name's `scheme` by its `publisher`, in lower case.
+    /// Chooses the recipe for the `scheme` of a name by the checkpoint's `publisher`, which is in lower case.
     ///
     /// # Source
     /// `quantization_config` of Qwen/Qwen3-30B-A3B-FP8, Qwen3-32B-FP8 and Qwen3-235B-A22B-FP8, and `hf_quant_config.json` of

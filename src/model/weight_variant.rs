@@ -35,7 +35,8 @@ impl Model {
     /// Finds a model whose weights are stored in `format`, and a note if that is not the checkpoint of this name.
     ///
     /// For an unquantised checkpoint this is its published variant, or else the one that its publisher would make as far as that is
-    /// known, or else the plain scheme of an engine that quantises while loading. Quantised weights are not quantised again: for these it is a published variant only.
+    /// known, or else the plain scheme of an engine that quantises while loading. Quantised weights are not quantised again: for these it
+    /// is a published variant only.
     ///
     /// # Errors
     /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a path, or a checkpoint with

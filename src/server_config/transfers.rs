@@ -19,7 +19,7 @@ const KEY: &str = "kv_transfers";
 pub enum KvTransfersSource {
     /// These.
     Given(KvTransfers),
-    /// A file that `ridgepoint ingest --output-transfers` wrote.
+    /// The path of a file that `ridgepoint ingest --output-transfers` writes.
     File(PathBuf),
 }
 

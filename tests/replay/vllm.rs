@@ -302,7 +302,7 @@ fn every_transfer_is_the_one_that_vllm_makes() {
     check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", [1000, 50, 50]);
 }
 
-/// What the connector of vLLM 0.23.0 stores with and without `offload_prompt_only`, of requests one after the other.
+/// The stores equal those of vLLM 0.23.0's connector, with and without `offload_prompt_only`, for requests that do not overlap.
 /// `RIDGEPOINT_OFFLOAD_PROMPTS` names another file.
 #[test]
 fn prompts_alone_are_stored_as_vllm_does() {

@@ -113,18 +113,15 @@ fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<E
     outputs.reads(&args.kv_transfers);
     let measured = args.kv_transfers.as_deref().map(KvTransfers::read).transpose()?;
     let served = args.step_model.open(common, false)?;
-    let Served { model, hardware, deployment, steps } = &served;
-    let latency = CalibratedRoofline::new(steps.clone()).with_kv_transfers(measured);
-    let kv_transfers = latency.kv_transfers().map(KvTransfers::with_disk);
-    let text = serde_json::to_string(&File { steps: steps.exported(model, hardware, deployment)?, kv_transfers })
+    let title = served.title();
+    let Served { model, hardware, deployment, steps } = served;
+    let latency = CalibratedRoofline::new(steps).with_kv_transfers(measured);
+    let (steps, kv_transfers) = (latency.steps(), latency.kv_transfers().map(KvTransfers::with_disk));
+    let text = serde_json::to_string(&File { steps: steps.exported(&model, &hardware, &deployment)?, kv_transfers })
         .map_err(|error| Failure::input(format!("the tables cannot be written as JSON: {error}")))?;
     outputs.write(out, Kind::StepModelTables, &text)?;
-    let exported = Exported {
-        path: out,
-        bytes: text.len(),
-        correction: CorrectionInfo::of(steps.correction()),
-        served: served.title(),
-    };
+    let exported =
+        Exported { path: out, bytes: text.len(), correction: CorrectionInfo::of(steps.correction()), served: title };
     Ok(Outcome { notes: steps.notes(), ..Outcome::of(exported) })
 }
 

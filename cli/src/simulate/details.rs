@@ -75,10 +75,8 @@ impl Server<'_> {
         let (replayed, _) = Server { engine: &engine, ..*self }.replay(workload, observer)?;
         Ok((replayed.replay, replayed.metrics))
     }
-}
 
-impl Server<'_> {
-    /// What the KV cache costs and brings in a replay that `watch` observed. `contents` are those of each record's request.
+    /// Computes the KV metrics of a replay that `watch` observed. `contents` has the content of each record's request.
     pub fn kv_metrics(&self, of: &ReplayedLoad, contents: &[Option<Content>], watch: &KvWatch) -> KvMetrics {
         KvMetrics::of(&WatchedReplay {
             replay: &of.replay,

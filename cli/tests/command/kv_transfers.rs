@@ -70,10 +70,20 @@ fn a_sweep_takes_measured_transfers_and_tells_the_work_of_the_tiers() {
     assert_eq!(with["host_hit_share"], simulated["kv_offload"]["hit_share"]);
     assert_eq!(with["kv_load_wait_mean_ms"], simulated["kv_offload"]["mean_load_wait_ms"]);
     assert!(with["kv_load_wait_mean_ms"].as_f64().unwrap() >= LOAD_NS as f64 / 1e6);
-    // A file of rates that has changed since is another sweep.
+    // Rows that are older than the file of transfer times are refused.
     std::thread::sleep(std::time::Duration::from_millis(20));
     folder.write("rates.json", RATES.replace("1e10", "2e10"));
     sweep(&grid, &format!("--out {out}")).fails(1, &["rates.json"]);
+}
+
+#[test]
+fn a_sweep_with_a_file_of_transfers_that_is_not_there_runs_nothing() {
+    let folder = Folder::new();
+    let grid = "[server]\nmodel = \"llama-3.1-8b\"\nhardware = \"h100\"\nkv_offloading_size = 1\nkv_transfers = [\"nowhere.json\", \"no.json\"]\n\
+                [load]\nrequest_rate_per_s = 1\ninput_len_tokens = 100\noutput_len_tokens = 5\nnum_requests = 5\n";
+    let grid = folder.write("grid.toml", grid);
+    sweep(&grid, &format!("--out {}", folder.path("out.json"))).fails(1, &["nowhere.json", "no.json"]);
+    assert_eq!(folder.names(), ["grid.toml"]);
 }
 
 #[test]

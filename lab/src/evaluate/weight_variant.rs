@@ -11,7 +11,7 @@ pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(
     let model = Model::find_in(data_dir, &row.model_path)?;
     let Some((word, format)) = requested(row, has_experts(&model))? else { return Ok((model, Vec::new())) };
     let (model, note) = Model::find_variant(data_dir, &row.model_path, format)?;
-    // The row's own word for its projections counts more than what a published checkpoint of the format leaves alone.
+    // A row that says its projections are quantised overrides a published checkpoint that leaves them in 16 bits.
     if note.is_some() && !row.gemm_quant_mode.is_empty() && model.leaves_projections_above(format) {
         let whole = Model::find_in(data_dir, &format!("{}-{}", row.model_path, row.gemm_quant_mode))?;
         let note = format!(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::kv_counts::KvEvents;
-use super::request::{RequestRow, RequestTrace};
+use super::request::RequestTrace;
 use super::server_totals::Total;
 use super::whole::Whole;
 
@@ -22,14 +22,6 @@ pub struct TierHits {
     pub hit_tokens: f64,
     /// Found tokens over looked up ones; `None` where none was looked up.
     pub rate: Option<f64>,
-}
-
-/// Prompt tokens of a trace, and those of them that were found in a cache; `None` unless every request tells both.
-fn cached_tokens(trace: &RequestTrace) -> Option<(f64, f64)> {
-    let sum = |of: fn(&RequestRow) -> Option<Whole>| -> Option<f64> {
-        trace.requests.iter().map(|row| of(row).map(|count| count.get() as f64)).sum()
-    };
-    Some((sum(|row| row.num_prompt_tokens)?, sum(|row| row.num_cached_tokens)?))
 }
 
 /// The hits that files tell. Those of KV events need the one `block_size` of the files, and those of rows the cached tokens of every request.
@@ -65,7 +57,9 @@ pub(super) fn hits(
         // Two files of a run hold the same requests: the one that tells most of them counts.
         let mut runs: HashMap<&str, (f64, f64)> = HashMap::new();
         for trace in requests {
-            let Some((prompts, hits)) = cached_tokens(trace) else { continue };
+            let prompts = trace.total(|row| row.num_prompt_tokens.map(Whole::get));
+            let hits = trace.total(|row| row.num_cached_tokens.map(Whole::get));
+            let Some((prompts, hits)) = prompts.zip(hits) else { continue };
             let known = runs.entry(&trace.run.experiment).or_default();
             if prompts > known.0 {
                 *known = (prompts, hits);
@@ -85,7 +79,7 @@ pub(super) fn hits(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingest::EventCount;
+    use crate::ingest::{EventCount, RequestRow};
 
     #[test]
     fn rates_are_hits_over_queries_by_tier() {

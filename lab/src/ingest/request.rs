@@ -92,6 +92,13 @@ pub fn disagreeing_chains(rows: &[RequestRow]) -> Option<String> {
     })
 }
 
+impl RequestTrace {
+    /// Returns the sum of a count over the requests; `None` unless each of them tells it.
+    pub(super) fn total(&self, of: impl Fn(&RequestRow) -> Option<u64>) -> Option<f64> {
+        self.requests.iter().map(|row| of(row).map(|count| count as f64)).sum()
+    }
+}
+
 impl RequestRow {
     /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must
     /// be in order, and so must the server's; between the two, events may be recorded late.

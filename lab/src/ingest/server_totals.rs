@@ -110,8 +110,8 @@ pub(crate) fn totals(
     }
     let rows = |name: &str| {
         let sum = |of: fn(&RequestRow) -> Option<u64>| {
-            let counts: Option<Vec<u64>> = requests.iter().flat_map(|trace| &trace.requests).map(of).collect();
-            counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().map(|count| *count as f64).sum())
+            let has_rows = requests.iter().any(|trace| !trace.requests.is_empty());
+            requests.iter().map(|trace| trace.total(of)).sum::<Option<f64>>().filter(|_| has_rows)
         };
         match name {
             "requests" => sum(|_| Some(1)),

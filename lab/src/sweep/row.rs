@@ -160,9 +160,9 @@ pub struct Row {
     pub max_running: Option<u64>,
     /// Prompt tokens that the replica computed, those computed anew after a preemption included.
     pub prefill_tokens: Option<u64>,
-    /// Share of the tokens that the GPU did not hold which were loaded from the host.
+    /// Share of the tokens looked up on the host that were loaded. Tokens that the GPU holds are not looked up.
     pub host_hit_share: Option<f64>,
-    /// Share of the same tokens which the host had read from a disk.
+    /// Share of the same tokens that the host had read from a disk.
     pub disk_hit_share: Option<f64>,
     /// Loads of KV blocks from the host.
     pub kv_loads: Option<u64>,

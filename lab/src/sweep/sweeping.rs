@@ -1,15 +1,17 @@
 //! A grid with its models, GPUs and corrections found, and its configurations run in parallel. A row depends on its configuration
 //! alone, so neither threads nor order change it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::input::{MAX_PROBLEMS, check};
+use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::internals::server_config::KvTransfersSource;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
@@ -27,6 +29,8 @@ pub struct Sweep {
     options: Options,
     models: HashMap<(String, Option<MatmulFormat>), FoundModel>,
     hardware: HashMap<String, Hardware>,
+    /// Files of measured KV transfers, whose times the servers of the grid have by now.
+    transfers: Vec<PathBuf>,
     /// Set from another thread to end the replays that run.
     stop: Arc<AtomicBool>,
 }
@@ -37,8 +41,9 @@ impl Sweep {
     /// # Errors
     /// All problems: unknown models and GPUs, files that cannot be read, corrections that do not exist, are for another model or do not
     /// go with the textbook roofline. A server that cannot run is no error: its row says so.
-    pub fn new(grid: Grid, options: Options) -> Result<Self> {
+    pub fn new(mut grid: Grid, options: Options) -> Result<Self> {
         let mut problems: Vec<String> = Vec::new();
+        let transfers = read_transfers(&mut grid, &mut problems);
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
@@ -57,7 +62,7 @@ impl Sweep {
             }
         }
         check(grid.origin.as_str(), problems)?;
-        Ok(Sweep { grid, options, models, hardware, stop: Arc::default() })
+        Ok(Sweep { grid, options, models, hardware, transfers, stop: Arc::default() })
     }
 
     /// The same sweep with a flag that ends its replays soon after it is set. Their rows are then of no use: `finished` of
@@ -91,13 +96,12 @@ impl Sweep {
     /// The files and folders whose content the rows depend on.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let servers = self.grid.servers.iter().map(|server| &server.value);
-        let transfers = servers.clone().filter_map(ServerConfig::transfers_file);
         let named = servers.flat_map(|server| [Path::new(&server.model), Path::new(&server.hardware)]);
         let correction = if let CorrectionChoice::File(path) = &self.options.correction { Some(path) } else { None };
         let others =
             [self.grid.source.path().map(Path::new), correction.map(|path| &**path), self.options.data_dir.as_deref()];
         let is_path = |path: &&Path| path.is_file() || path.join("config.json").is_file();
-        named.filter(is_path).chain(transfers).chain(others.into_iter().flatten())
+        named.filter(is_path).chain(self.transfers.iter().map(PathBuf::as_path)).chain(others.into_iter().flatten())
     }
 
     /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
@@ -147,6 +151,19 @@ impl Sweep {
             stop: &self.stop,
         })
     }
+}
+
+/// Reads each file of measured KV transfers once, for all servers that name it. Returns their paths.
+fn read_transfers(grid: &mut Grid, problems: &mut Vec<String>) -> Vec<PathBuf> {
+    let mut read: BTreeMap<PathBuf, Option<KvTransfers>> = BTreeMap::new();
+    for Setting { value: server, .. } in &mut grid.servers {
+        let Some(path) = server.transfers_file().map(Path::to_owned) else { continue };
+        let transfers = read.entry(path).or_insert_with(|| {
+            server.measured_transfers().map_err(|error| problems.push(error.to_string())).ok().flatten()
+        });
+        server.kv_transfers = transfers.map(KvTransfersSource::Given);
+    }
+    read.into_keys().collect()
 }
 
 fn model_key(server: &ServerConfig) -> (String, Option<MatmulFormat>) {

@@ -21,7 +21,7 @@ const SAME: f64 = 0.01;
 pub struct TierSizes {
     /// The keys that they share, with their values.
     pub settings: String,
-    /// Each size that ran, from none to the largest.
+    /// The sizes that ran, from no tier to the largest.
     pub sizes: Vec<TierSize>,
     /// Number of sizes that could not run.
     pub not_run: usize,
@@ -47,14 +47,13 @@ pub struct TierSize {
     pub ttft_mean_ms: Option<f64>,
     /// Mean time from sending to the last token, ms.
     pub e2e_mean_ms: f64,
-    /// Whether the server keeps up with its load.
+    /// Whether the server keeps up with its load, as in [`Row::keeps_up`].
     pub keeps_up: Option<bool>,
 }
 
 /// The sizes of each server and load, in the order of the rows. Rows of a search for capacity are at different rates, and are not compared.
 pub(super) fn tier_sizes(rows: &[Row]) -> Vec<TierSizes> {
-    let has_size =
-        |row: &&Row| row.slo.is_none() && row.settings.contains(SIZE) | row.settings.contains(&SIZE.replace('_', "-"));
+    let has_size = |row: &&Row| row.slo.is_none() && row.settings.replace('-', "_").contains(SIZE);
     let (mut index, mut alike) = (HashMap::new(), Vec::<(String, Vec<&Row>)>::new());
     for row in rows.iter().filter(has_size) {
         let settings = settings_without(row, SIZE).join(", ");

@@ -56,12 +56,12 @@ impl OffloadCounters {
         self.hit_tokens + self.preempted_hit_tokens
     }
 
-    /// Share of the tokens that the host was asked for which were loaded; `None` if it was asked for none.
+    /// Returns the share of the looked-up tokens that were loaded; `None` if none was looked up.
     pub fn hit_share(&self) -> Option<f64> {
         (self.asked_tokens > 0).then(|| self.hit_tokens as f64 / self.asked_tokens as f64)
     }
 
-    /// Share of the same tokens which the host had read from a disk; `None` without a disk, or if it was asked for none.
+    /// Returns the share of the same tokens that the host had read from a disk; `None` without a disk, or if none was looked up.
     pub fn disk_hit_share(&self) -> Option<f64> {
         let disk = self.disk?;
         (self.asked_tokens > 0).then(|| disk.hit_tokens as f64 / self.asked_tokens as f64)

@@ -99,7 +99,7 @@ impl GeneratedSessions {
         Ok(GeneratedSessions { starts, num_sessions, shape, seed })
     }
 
-    /// Whether all sessions are alike and follow each other at once, so that their requests run in lockstep.
+    /// Returns whether the requests run in lockstep: all sessions are equal, and each begins when another one ends.
     pub(in crate::workload) fn is_lockstep(&self) -> bool {
         let SessionShape { input, output, think_time_s, .. } = &self.shape;
         matches!(self.starts, SessionStarts::Concurrency(_))

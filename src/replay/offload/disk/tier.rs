@@ -219,7 +219,7 @@ impl Offload {
     }
 }
 
-/// Tells of the blocks of a job whose copy is submitted with this number.
+/// Reports the blocks that the copy of a job reads and writes. `index` is the number of the copy.
 fn tell(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
     let Some(events) = events else { return };
     // Those that are copied are in the order of all.
