@@ -61,13 +61,18 @@ fn pack(files: &[PathBuf], out: &Path) -> Result<(), Box<dyn Error>> {
         let [gpu, engine, name] = parts[..] else { continue };
         let Some(operator) = name.strip_suffix(".csv") else { continue };
         let text = std::fs::read_to_string(file)?;
-        // The header and the line of columns below it; then lines that begin with the number of their series.
+        // The header and the line of columns below it; then lines, of which the first of a series begins with its number.
         let header: usize = text.split_inclusive('\n').take_while(|line| line.starts_with('#')).map(str::len).sum();
         let columns = text[header..].find('\n').map_or(text.len(), |end| header + end + 1);
+        let width = text[header..columns].matches(',').count();
         let mut series: BTreeMap<usize, String> = BTreeMap::new();
+        let mut id = 0;
         for line in text[columns..].split_inclusive('\n') {
-            let id = line.split(',').next().unwrap_or_default();
-            let id = id.parse().map_err(|_| format!("{}: '{id}' is no number of a series", file.display()))?;
+            // A line of fewer columns belongs to the series of the line above.
+            if line.matches(',').count() >= width {
+                let first = line.split(',').next().unwrap_or_default();
+                id = first.parse().map_err(|_| format!("{}: '{first}' is no number of a series", file.display()))?;
+            }
             series.entry(id).or_default().push_str(line);
         }
         writeln!(index, "PackedTable {{ gpu: {gpu:?}, engine: {engine:?}, operator: {operator:?},")?;

@@ -59,9 +59,12 @@ pub struct Series<F: Family> {
 }
 
 /// Unit of the values in a table file.
-pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
+pub(super) const UNIT: &str = "efficiency: per mille of the roofline bound";
+
+/// Column of the values.
+pub(super) const VALUES: &str = "efficiency";
 
 /// The line between the header and the values.
 pub(super) fn columns<F: Family>() -> String {
-    format!("series,{},efficiency_pct", F::AXES[..F::AXES.len() - 1].join(","))
+    format!("series,{},{VALUES}", F::AXES[..F::AXES.len() - 1].join(","))
 }

@@ -1,8 +1,8 @@
 //! A table file: one csv per GPU and operator, below a header of commented TOML. Each line holds the efficiencies of one
-//! series along its last axis, in percent of the roofline bound, three digits each. `~` marks a value filled in from other
+//! series along its last axis, in per mille of the roofline bound, three digits each. `~` marks a value filled in from other
 //! measurements, `-` one beyond them (left out at a line's end). `=` and a bare `~` stand for a measured and a filled-in value that the
-//! numbers beside it give, as a lookup between them does. Reading is strict: unknown header keys, duplicate
-//! or missing lines and anything outside (0, 100] are errors.
+//! numbers beside it give, as a lookup between them does. A line leaves out the series and the coordinates that the line above begins
+//! with. Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 1000] are errors.
 #![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::grid::{Grid, MAX_AXES, knots_around};
 use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
-use super::series::{Header, Series, UNIT, columns};
+use super::series::{Header, Series, UNIT, VALUES, columns};
 use super::thinning::{Value, interpolated};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
@@ -57,14 +57,21 @@ struct Line {
     row: usize,
     /// Place in the text.
     values: Range<usize>,
+    /// Coordinates that it leaves out, as it shares them with the line above.
+    shared: usize,
 }
 
 impl Line {
-    /// The same without the id of its series and the comma behind it.
-    fn without_id(&self, text: &str) -> Line {
+    /// The line without the id of its series, which a line that shares coordinates with the one above does not have.
+    fn without_id<F: Family>(self, text: &str) -> Line {
         let Range { start, end } = self.values;
+        let leading = F::AXES.len() - 1;
+        let commas = text[start..end].bytes().filter(|byte| *byte == b',').count();
+        if (1..leading).contains(&commas) {
+            return Line { shared: leading - commas, ..self };
+        }
         let id = text[start..end].find(',').map_or(end - start, |comma| comma + 1);
-        Line { row: self.row, values: start + id..end }
+        Line { values: start + id..end, ..self }
     }
 }
 
@@ -116,7 +123,7 @@ impl<F: Family> Table<F> {
             Text::Read(text, lines) => (text, lines.get(&about.id).map_or(&[][..], Vec::as_slice), &[][..]),
             Text::Packed(table) => {
                 unpacked = table.lines(about.id)?;
-                of_unpacked = lines_of(&unpacked).map(|line| line.without_id(&unpacked)).collect::<Vec<_>>();
+                of_unpacked = lines_of(&unpacked).map(|line| line.without_id::<F>(&unpacked)).collect::<Vec<_>>();
                 (&unpacked, of_unpacked.as_slice(), around)
             }
         };
@@ -129,7 +136,8 @@ impl<F: Family> Table<F> {
         if lines.is_empty() {
             return Err(miscounted());
         }
-        let mut points = lines.iter().map(|line| self.point(text, line)).collect::<Result<Vec<_>>>()?;
+        let mut above = [0.0; MAX_AXES];
+        let mut points = lines.iter().map(|line| self.point(text, line, &mut above)).collect::<Result<Vec<_>>>()?;
         let leading = F::AXES.len() - 1;
         let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
         let knots: Vec<[usize; 2]> = axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
@@ -164,23 +172,23 @@ impl<F: Family> Table<F> {
         Ok(series)
     }
 
-    fn point<'t>(&self, text: &'t str, line: &Line) -> Result<Point<'t>> {
-        let mut at = [0.0; MAX_AXES];
+    /// The coordinates and values of a line. `above` has the coordinates of the line above, and gets its own.
+    fn point<'t>(&self, text: &'t str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point<'t>> {
         let mut values = &text[line.values.clone()];
-        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut at) {
+        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(above.iter_mut()).skip(line.shared) {
             let (field, rest) = values.split_once(',').unwrap_or((values, ""));
             let value = field.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0);
             *coordinate = value.ok_or_else(|| bad_row(&self.origin, line.row, axis, field, "a positive number"))?;
             values = rest;
         }
-        Ok(Point { row: line.row, at, values })
+        Ok(Point { row: line.row, at: *above, values })
     }
 
     fn fill_line(&self, series: &mut Series<F>, point: &Point, chip: &Chip) -> Result<()> {
         let Point { row, at: mut point, values } = *point;
         let Series { key, coefficients, grid } = series;
         let last = F::AXES.len() - 1;
-        let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, "efficiency_pct", found, expected);
+        let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, VALUES, found, expected);
         let knots = grid.axes[last].clone();
         point[last] = knots[0];
         let Some(first) = grid.cell_at(&point[..=last]) else { return Ok(()) };
@@ -193,7 +201,7 @@ impl<F: Family> Table<F> {
             let expected = format!("1 to {}, as many as the series has knots", knots.len());
             return Err(bad_value(&format!("{count} values"), &expected));
         }
-        let expected = "a number in (0, 100], or -, or = or ~ with a number on both sides and no - before it";
+        let expected = "a number in (0, 1000], or -, or = or ~ with a number on both sides and no - before it";
         // The last number of the line with its knot, and the cells since then that follow from it and the next one.
         let (mut before, mut following) = (None, Vec::new());
         for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(values.split_ascii_whitespace())) {
@@ -210,10 +218,10 @@ impl<F: Family> Table<F> {
                 before = None;
                 continue;
             }
-            let percent = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 100.0);
-            let percent = percent.ok_or_else(|| bad_value(field, expected))?;
+            let per_mille = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 1000.0);
+            let per_mille = per_mille.ok_or_else(|| bad_value(field, expected))?;
             point[last] = knot;
-            let residual = residual_of::<F>(&F::shape(key, &point), percent, coefficients, chip);
+            let residual = residual_of::<F>(&F::shape(key, &point), per_mille, coefficients, chip);
             if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
                 let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
                 return Err(bad_value(field, expected));
@@ -235,9 +243,9 @@ impl<F: Family> Table<F> {
     }
 }
 
-/// The residual of an efficiency in percent: the logarithm of measured over modelled time.
-pub(super) fn residual_of<F: Family>(shape: &F::Shape, percent: f64, coefficients: &[f64], chip: &Chip) -> f64 {
-    let measured_us = F::bound_us(shape, chip) / (percent / 100.0);
+/// The residual of an efficiency in per mille: the logarithm of measured over modelled time.
+pub(super) fn residual_of<F: Family>(shape: &F::Shape, per_mille: f64, coefficients: &[f64], chip: &Chip) -> f64 {
+    let measured_us = F::bound_us(shape, chip) / (per_mille / 1000.0);
     (measured_us / F::time_us(coefficients, shape, chip)).ln()
 }
 
@@ -307,12 +315,15 @@ fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Resu
     if found != columns {
         return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
     }
+    let mut id = "";
     for (row, line) in (1..).zip(below) {
-        let id = text[line.values.clone()].split(',').next().unwrap_or_default();
+        let first = text[line.values.clone()].split(',').next().unwrap_or_default();
+        let line = Line { row, ..line }.without_id::<F>(text);
+        id = if line.shared > 0 { id } else { first };
         let Some((_, of_series)) = lines.get_mut(id) else {
             return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {known}")));
         };
-        of_series.push(Line { row, ..line.without_id(text) });
+        of_series.push(line);
     }
     if !text.ends_with('\n') {
         let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
@@ -329,7 +340,7 @@ fn lines_of(text: &str) -> impl Iterator<Item = Line> {
         end += line.len();
         let content = line.strip_suffix('\n').unwrap_or(line);
         let content = content.strip_suffix('\r').unwrap_or(content);
-        Line { row, values: start..start + content.len() }
+        Line { row, values: start..start + content.len(), shared: 0 }
     })
 }
 

@@ -75,29 +75,35 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
         let (residual, origin) = grid.get(cell)?;
         let shape = F::shape(&series.key, &grid.point(cell));
         let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
-        let percent = three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0));
-        let residual = residual_of::<F>(&shape, percent.parse().ok()?, &series.coefficients, chip);
-        Some((percent, Value { log_knot: *log_knot, residual, is_filled_in: origin == Provenance::Interpolated }))
+        let per_mille = three_digits((1000.0 * F::bound_us(&shape, chip) / time_us).min(1000.0));
+        let residual = residual_of::<F>(&shape, per_mille.parse().ok()?, &series.coefficients, chip);
+        Some((per_mille, Value { log_knot: *log_knot, residual, is_filled_in: origin == Provenance::Interpolated }))
     };
+    let mut above: Option<Vec<f64>> = None;
     for first in (0..grid.num_cells()).step_by(width) {
         let Some(used) = (first..first + width).rev().find(|cell| grid.get(*cell).is_some()) else { continue };
-        let coordinates: String = grid.point(first)[..last].iter().map(|value| format!(",{value}")).collect();
+        let at = grid.point(first)[..last].to_vec();
+        let is_same = |(own, of_above): &(&f64, &f64)| own == of_above;
+        let shared = above.iter().flat_map(|above| at.iter().zip(above).take_while(is_same)).count();
+        let coordinates: String = at[shared..].iter().map(|value| format!("{value},")).collect();
+        let id = if shared > 0 { String::new() } else { format!("{id},") };
+        above = Some(at);
         let cells: Vec<Option<(String, Value)>> = (first..=used).zip(&grid.log_axes[last]).map(known).collect();
         let values: Vec<Option<Value>> = cells.iter().map(|cell| cell.as_ref().map(|(_, value)| *value)).collect();
         let field = |(cell, matters): (Option<(String, Value)>, bool)| match cell {
             None => "-".to_owned(),
-            Some((percent, value)) if value.is_filled_in => format!("~{}", if matters { &percent } else { "" }),
-            Some((percent, _)) if matters => percent,
+            Some((per_mille, value)) if value.is_filled_in => format!("~{}", if matters { &per_mille } else { "" }),
+            Some((per_mille, _)) if matters => per_mille,
             Some(_) => MEASURED.to_owned(),
         };
         let values: Vec<String> = cells.into_iter().zip(knots_that_matter(&values)).map(field).collect();
-        out.push_str(&format!("{id}{coordinates},{}\n", values.join(" ")));
+        out.push_str(&format!("{id}{coordinates}{}\n", values.join(" ")));
     }
 }
 
-fn three_digits(percent: f64) -> String {
-    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0) as usize;
-    let text = format!("{percent:.decimals$}");
+fn three_digits(value: f64) -> String {
+    let decimals = (2.0 - value.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{value:.decimals$}");
     if text.contains('.') {
         let short = text.trim_end_matches('0').trim_end_matches('.');
         short.strip_prefix('0').filter(|rest| rest.starts_with('.')).unwrap_or(short).to_owned()

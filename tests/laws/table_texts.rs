@@ -94,20 +94,59 @@ fn line_ends_marks_blanks_and_orders_of_editors_change_nothing() {
     let built_in = answers(&steps("llama-3.1-8b", "h100", 2, None).unwrap());
     for operator in ["gemm", "allreduce"] {
         let text = shipped("h100_sxm", operator);
-        let rows = text.find("efficiency_pct\n").unwrap() + "efficiency_pct\n".len();
-        let reversed: String = text[rows..].lines().rev().flat_map(|line| [line, "\n"]).collect();
         for same in [
             text.replace('\n', "\r\n"),
             format!("\u{feff}{text}"),
             format!("\u{feff}{}", text.replace('\n', "\r\n")),
             edited(operator, |line| format!("{line} \t ")),
             edited(operator, |line| line.replace(' ', "  ")),
-            format!("{}{reversed}", &text[..rows]),
         ] {
             assert_ne!(same, text);
             assert_eq!(answers(&with_table(operator, &same).unwrap()), built_in, "{operator}");
         }
     }
+}
+
+/// A table text with the series and all coordinates at the beginning of each line.
+fn in_full(text: &str) -> String {
+    let (mut above, mut full) = (Vec::new(), String::new());
+    for line in text.lines() {
+        if line.starts_with(['#', 's']) {
+            full += &format!("{line}\n");
+            continue;
+        }
+        let (own, values) = line.rsplit_once(',').unwrap();
+        let own: Vec<&str> = own.split(',').collect();
+        above.truncate(above.len().saturating_sub(own.len()));
+        above.extend(own);
+        full += &format!("{},{values}\n", above.join(","));
+    }
+    full
+}
+
+#[test]
+fn a_line_may_leave_out_what_the_line_above_begins_with() {
+    let built_in = answers(&steps("llama-3.1-8b", "h100", 2, None).unwrap());
+    for operator in ["gemm", "allreduce"] {
+        let text = shipped("h100_sxm", operator);
+        let full = in_full(&text);
+        assert_eq!(full != text, operator == "gemm", "a line of one coordinate shares none");
+        let rows = full.find("efficiency\n").unwrap() + "efficiency\n".len();
+        let reversed: String = full[rows..].lines().rev().flat_map(|line| [line, "\n"]).collect();
+        for same in [&full, &format!("{}{reversed}", &full[..rows])] {
+            assert_eq!(answers(&with_table(operator, same).unwrap()), built_in, "{operator}");
+        }
+    }
+}
+
+#[test]
+fn a_line_that_shares_coordinates_with_none_above_is_refused() {
+    let text = shipped("h100_sxm", "gemm");
+    let rows = text.find("efficiency\n").unwrap() + "efficiency\n".len();
+    let (first, rest) = text[rows..].split_once('\n').unwrap();
+    let without_n = first.splitn(3, ',').nth(2).unwrap();
+    let message = fault("gemm", &format!("{}{without_n}\n{rest}", &text[..rows])).to_string();
+    assert!(message.contains("row 1") && message.contains("series"), "{message}");
 }
 
 /// The fault of a table, which names its file.
@@ -132,18 +171,18 @@ fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
         (&|line| line.replacen(',', ",,", 1), "num_gpus", "nothing"),
         (&|line| line.replacen(',', ", ", 1), "num_gpus", " 2"),
         (&|line| line.replacen(',', ",1_00", 1), "num_gpus", "1_002"),
-        (&|line| line.replace(' ', ","), "efficiency_pct", ","),
-        (&|line| format!("{line},"), "efficiency_pct", ","),
-        (&|line| first_value(line, "1_0"), "efficiency_pct", "1_0"),
-        (&|line| first_value(line, "0x1"), "efficiency_pct", "0x1"),
-        (&|line| first_value(line, "1e400"), "efficiency_pct", "1e400"),
-        (&|line| first_value(line, "infinity"), "efficiency_pct", "infinity"),
-        (&|line| first_value(line, "+nan"), "efficiency_pct", "+nan"),
-        (&|line| first_value(line, "="), "efficiency_pct", "="),
-        (&|line| first_value(line, "~"), "efficiency_pct", "~"),
-        (&|line| line.rsplit_once(' ').unwrap().0.to_owned() + " =", "efficiency_pct", "a line that ends with"),
+        (&|line| line.replace(' ', ","), "efficiency", ","),
+        (&|line| format!("{line},"), "efficiency", ","),
+        (&|line| first_value(line, "1_0"), "efficiency", "1_0"),
+        (&|line| first_value(line, "0x1"), "efficiency", "0x1"),
+        (&|line| first_value(line, "1e400"), "efficiency", "1e400"),
+        (&|line| first_value(line, "infinity"), "efficiency", "infinity"),
+        (&|line| first_value(line, "+nan"), "efficiency", "+nan"),
+        (&|line| first_value(line, "="), "efficiency", "="),
+        (&|line| first_value(line, "~"), "efficiency", "~"),
+        (&|line| line.rsplit_once(' ').unwrap().0.to_owned() + " =", "efficiency", "a line that ends with"),
         (&|line| first(line, ','), "num_gpus", "nothing"),
-        (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency_pct", "0 values"),
+        (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency", "0 values"),
     ] {
         let error = fault("allreduce", &edited("allreduce", edit));
         let place = error.location().unwrap();
@@ -184,7 +223,7 @@ fn numbers_may_be_written_any_way_that_keeps_their_value() {
 #[test]
 fn a_file_cut_off_within_its_lines_is_refused_wherever_the_cut_is() {
     let text = shipped("h100_sxm", "allreduce");
-    let rows = text.find("efficiency_pct\n").unwrap();
+    let rows = text.find("efficiency\n").unwrap();
     for end in (rows..text.len()).filter(|end| text.is_char_boundary(*end)) {
         let cut = &text[..end];
         let message = fault("allreduce", cut).to_string();

@@ -115,9 +115,9 @@ fn assert_parse(text: &str, names: &[&str]) {
 fn an_efficiency_outside_its_range_is_named_with_row_and_column() {
     let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
     for value in
-        ["NaN", "nan", "~NaN", "0", "101", "~100.1", "-5", "~-5", "inf", "1e400", "=5", "5%", "1,5", "~~5", "1e-200"]
+        ["NaN", "nan", "~NaN", "0", "1001", "~1000.1", "-5", "~-5", "inf", "1e400", "=5", "5%", "1,5", "~~5", "1e-200"]
     {
-        assert_bad_row(&with_value(value), "efficiency_pct", row, value);
+        assert_bad_row(&with_value(value), "efficiency", row, value);
     }
 }
 
@@ -146,11 +146,11 @@ fn a_line_with_too_many_or_no_values_is_named_with_its_row() {
     let row = row_of(&text, LINE);
     assert_bad_row(
         &with_line(|line| format!("{line} 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5")),
-        "efficiency_pct",
+        "efficiency",
         row,
         "values",
     );
-    assert_bad_row(&with_line(|_| LINE.to_owned()), "efficiency_pct", row, "0 values");
+    assert_bad_row(&with_line(|_| LINE.to_owned()), "efficiency", row, "0 values");
     assert_bad_row(&with_line(|_| "2".to_owned()), "num_gpus", row, "");
 }
 
@@ -206,7 +206,7 @@ fn coefficients_that_explain_nothing_are_refused() {
         &text[..graph],
         text[graph..].replacen("# bandwidth_efficiency = ", "# bandwidth_efficiency = 1e-300 # ", 1)
     );
-    assert_bad_row(&damaged, "efficiency_pct", row, "");
+    assert_bad_row(&damaged, "efficiency", row, "");
 }
 
 #[test]
@@ -243,13 +243,13 @@ fn numbers_of_any_size_in_a_header_do_no_harm() {
 #[test]
 fn a_table_of_something_else_is_refused() {
     assert_parse(&shipped("h100_sxm", "gemm"), &["operator 'gemm'", "expected 'allreduce'"]);
-    assert_parse(&replaced("percent of the roofline bound", "share"), &["share"]);
+    assert_parse(&replaced("per mille of the roofline bound", "share"), &["share"]);
     assert_parse(&shipped("h200_sxm", "allreduce"), &["hardware 'h200_sxm'", "expected 'h100_sxm'"]);
     assert_parse(
         &replaced("series,num_gpus,", "series,ranks,"),
-        &["series,ranks,efficiency_pct", "expected 'series,num_gpus,efficiency_pct'"],
+        &["series,ranks,efficiency", "expected 'series,num_gpus,efficiency'"],
     );
-    assert_parse(&replaced("\nseries,num_gpus,efficiency_pct\n", "\n"), &["expected 'series,num_gpus,efficiency_pct'"]);
+    assert_parse(&replaced("\nseries,num_gpus,efficiency\n", "\n"), &["expected 'series,num_gpus,efficiency'"]);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_damaged_table_of_any_operator_is_refused() {
         let hardware = Hardware::find("h100").expect("built in");
         let error = StepModel::with_options(&model, &hardware, &Deployment::default(), &options).expect_err("NaN");
         let place = error.location().unwrap();
-        let expected = (data.file.display().to_string(), Some("efficiency_pct"));
+        let expected = (data.file.display().to_string(), Some("efficiency"));
         assert_eq!((place.path.clone(), place.key.as_deref()), expected, "{error}");
     }
 }
