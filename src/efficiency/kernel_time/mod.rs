@@ -42,6 +42,9 @@ const SORT_EFFICIENCY: f64 = 0.25;
 /// 161 µs for 126 tiles on an H100. The tiles of other kernels are sized to take as long.
 const SCAN_TILE_US: f64 = 1.25;
 
+/// Rows of the narrowest tile of the kernel models.
+pub const NARROWEST_TILE: u64 = 16;
+
 /// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
 /// of their inputs, fused experts with the sort of tokens, the quantisation and the sum over a token's experts.
 pub fn is_within_another(kind: OperatorKind) -> bool {
@@ -149,7 +152,7 @@ impl Timer {
             (time_us, provenance) = (crossing.time_us(time_us, operator.bytes), Provenance::Datasheet);
         }
         let power_us = self.sustained.map_or(0.0, |(flop_per_s, bytes_per_s)| {
-            units::time_us(operator.flops, flop_per_s) + units::time_us(operator.bytes, bytes_per_s)
+            units::time_us(tiled_flops(operator), flop_per_s) + units::time_us(operator.bytes, bytes_per_s)
         });
         let is_held_back = power_us > time_us;
         let time_us = time_us.max(bound_us).max(power_us);
@@ -209,6 +212,14 @@ impl Timer {
             }
             _ => (bound_us, Provenance::Ideal),
         }
+    }
+}
+
+/// FLOPs that a product's units do, which compute whole tiles: like the time of the kernel, they stay the same from one tile to the next.
+fn tiled_flops(operator: &Operator) -> f64 {
+    match operator.kernel {
+        Kernel::Gemm { m, .. } => operator.flops * m.next_multiple_of(NARROWEST_TILE) as f64 / m.max(1) as f64,
+        _ => operator.flops,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Times by a number of rows (tokens, requests): a cell per row for few rows, a cell per kernel tile for more. Uses `correction`,
-//! `physics`.
+//! `efficiency`, `physics`.
 #![expect(clippy::indexing_slicing, reason = "there is a sum for every group")]
 #![expect(clippy::cast_possible_truncation, reason = "a row beyond a table is not found")]
 
 use serde::Serialize;
 
 use crate::correction::Term;
+use crate::efficiency::kernel_time::NARROWEST_TILE;
 use crate::physics::OperatorGroup;
 use crate::units::{larger, real};
 
@@ -15,8 +16,8 @@ pub(super) const DENSE_ROWS: u64 = 512;
 /// Up to here a cell has the rows of the narrowest tile: times jump at its multiples only.
 pub(super) const TILED_ROWS: u64 = 16_384;
 
-/// Rows of the narrowest tile of the kernel models.
-pub(super) const TILE_ROWS: u64 = 16;
+/// Rows of a cell beyond: a narrowest tile.
+pub(super) const TILE_ROWS: u64 = NARROWEST_TILE;
 
 /// Rows of a cell beyond, where narrower tiles are never the fastest.
 pub(super) const WIDE_ROWS: u64 = 64;
