@@ -66,6 +66,11 @@ impl Engine {
         if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { Engine::default().version.unwrap_or(NEWEST) }
     }
 
+    /// Whether it is the same engine, of whatever version.
+    pub(crate) fn has_name_of(&self, other: &Engine) -> bool {
+        self.name == other.name
+    }
+
     /// Whether these kernels are of this engine, and of this version if it has one.
     pub(crate) fn is_served_by(&self, kernels: &Engine) -> bool {
         self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)

@@ -24,6 +24,7 @@ impl Family for DecodeModel {
     type Key = AttentionKey;
 
     const OPERATOR: &'static str = "attention_decode";
+    const OTHER_ENGINE: Option<f64> = Some(0.0);
     const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "kv_tokens", "batch_size"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 9.0),
@@ -173,6 +174,7 @@ impl Family for PrefillModel {
     type Key = AttentionKey;
 
     const OPERATOR: &'static str = "attention_prefill";
+    const OTHER_ENGINE: Option<f64> = Some(0.0);
     const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "num_scheduled_tokens", "batch_size"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 10.0),
@@ -221,6 +223,7 @@ impl Family for MoeModel {
     type Key = MoeKey;
 
     const OPERATOR: &'static str = "moe";
+    const OTHER_ENGINE: Option<f64> = Some(0.05);
     const AXES: &'static [&'static str] = &["moe_tp_size", "moe_ep_size", "num_tokens"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 20.0),

@@ -29,6 +29,7 @@ mod packed;
 pub mod provenance;
 pub mod series;
 pub mod shared_reads;
+mod stand_ins;
 pub mod state_model;
 pub mod surface;
 pub mod table;

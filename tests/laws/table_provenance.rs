@@ -3,8 +3,8 @@
 use crate::compare;
 
 use compare::is_rel;
-use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::dtype::WeightFormat;
+use ridgepoint::internals::dtype::{DType, MatmulFormat};
 use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
@@ -212,4 +212,35 @@ fn measured_kernels_of_gated_delta_nets_come_back() {
     let both = steps.estimate_unchecked(&[Request::prefill(8192, 0), Request::prefill(64, 0)]);
     let both = both.operators.iter().find(|operator| operator.name == "chunk_scan").expect("a hybrid");
     assert!(both.time_us / both.count as f64 >= 0.98 * long, "{} and {long} µs", both.time_us);
+}
+
+/// The GPU and the engine whose series answers nearest by `distance`.
+fn nearest<F: Family>(gpu: &str, engine: &str, distance: impl Fn(&F::Key) -> f64) -> (String, String) {
+    let engine = Engine::parse(engine, None).expect("a known engine");
+    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &engine, None);
+    let found = tables.nearest::<F>(distance, 1, &[]).expect("such a series").remove(0);
+    (found.gpu, found.engine.expect("built-in tables have one").to_string())
+}
+
+#[test]
+fn an_engine_that_was_not_measured_on_a_gpu_has_its_kernels_of_the_same_chip() {
+    let attention = |gpu, engine: &str| {
+        let key = |engine: &str| format!("{engine}/bfloat16/d128/full");
+        nearest::<DecodeModel>(gpu, engine, |of| match of.to_string() {
+            of if of == key(engine) => 0.0,
+            of if of == key("vllm-0.24") => 0.05,
+            _ => f64::INFINITY,
+        })
+    };
+    assert_eq!(attention("gb200", "trtllm-1.3"), ("b200_sxm".to_owned(), "trtllm-1.3".to_owned()));
+    assert_eq!(attention("b200", "trtllm-1.3"), ("b200_sxm".to_owned(), "trtllm-1.3".to_owned()));
+    assert_eq!(attention("gb200", "vllm-0.24"), ("gb200".to_owned(), "vllm-0.24".to_owned()));
+    assert_eq!(
+        attention("b300", "trtllm-1.3"),
+        ("b300_sxm".to_owned(), "vllm-0.24".to_owned()),
+        "no same chip has them"
+    );
+    // Projections differ less between engines than between the two GPUs.
+    let projection = |key: &MatmulFormat| if *key == MatmulFormat::Bfloat16 { 0.0 } else { f64::INFINITY };
+    assert_eq!(nearest::<GemmModel>("gb200", "trtllm-1.3", projection).0, "gb200");
 }
