@@ -22,6 +22,11 @@ PEERS = [
     ("AISimulate 0.13 core (38 runs) ¹", "8.2", "8.5", "29.7"),
     ("AIConfigurator (18 runs) ¹", "21.5", "13.2", "662"),
 ]
+CLOSED_LOOPS = {
+    "h100_sxm": ("closed_loop", "h100_sxm.csv"),
+    "b200_sxm": ("closed_loop-2026", "b200_sxm_agg.csv"),
+    "gb200": ("closed_loop-2026", "gb200_agg.csv"),
+}
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
 GPUS_WITH_TABLES = [*GPUS, "b200_sxm", "gb200", "b300_sxm", "l40s", "rtx_pro_6000_server"]
 
@@ -62,8 +67,8 @@ def sampled_steps(reports, *arguments, correction="global"):
     return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", correction, *arguments)
 
 
-def closed_loop(reports, correction, *backends):
-    path = reports.path("closed_loop", "h100_sxm.csv")
+def closed_loop(reports, correction, *backends, gpu="h100_sxm"):
+    path = reports.path(*CLOSED_LOOPS[gpu])
     return reports.read("evaluate", "closed-loop", path, "--backend", *backends, "--correction", correction)
 
 
@@ -388,34 +393,37 @@ def closed_loop_others(reports):
     return closed_loop_table({"global": report}, lambda one: version(one, rows))
 
 
-def loops_on_b200(reports, correction):
-    path = reports.path("closed_loop-2026", "b200_sxm_agg.csv")
-    return reports.read("evaluate", "closed-loop", path, "--backend", "vllm", "--correction", correction)
-
-
 def closed_loop_b200(reports):
-    of = {name: loops_on_b200(reports, name) for name in ("none", "global")}
+    of = {name: closed_loop(reports, name, "vllm", gpu="b200_sxm") for name in ("none", "global")}
     by_model = closed_loop_table(of, lambda one: one["model"])
     return by_model + closed_loop_table(of, lambda one: "**all**")[2:]
 
 
 def closed_loop_shapes(reports):
+    return shapes("vLLM", [closed_loop(reports, "global", "vllm", gpu=gpu) for gpu in ("b200_sxm", "h100_sxm")])
+
+
+def closed_loop_other_shapes(reports):
+    return shapes("engine", [closed_loop(reports, "global", "trtllm", "sglang", gpu=gpu) for gpu in sorted(CLOSED_LOOPS)])
+
+
+def shapes(engine, reports):
     """By GPU, version and model: all rows, and those of curves by one factor a curve and by a line through the curve's other rows."""
     names = {"TPOT": "tpot_mean", "TTFT": "ttft_mean"}
-    head = ["GPU, vLLM, model", "rows"]
+    head = [f"GPU, {engine}, model", "rows"]
     for figure in names:
         head += [f"{figure}: median %", "mean %", "covered %", "of curves: median %", "shape %", "line %"]
     groups = {}
-    for report in (closed_loop(reports, "global", "vllm"), loops_on_b200(reports, "global")):
+    for report in reports:
         for one in report["experiments"]:
             gpu, known = one["hardware"].removesuffix("_sxm").upper(), one.get("backend_version") or "of unstated version"
-            for key in (f"{gpu}, {known}, {one['model']}", f"**{gpu}, all**"):
+            for key in ((gpu, False, f"{gpu}, {known}, {one['model']}"), (gpu, True, f"**{gpu}, all**")):
                 groups.setdefault(key, []).append(one)
     lines = []
-    for key in sorted(groups, key=lambda key: (key.strip("*")[:4], key.startswith("*"), key)):
-        cells = [key, str(len(groups[key]))]
+    for key, members in sorted(groups.items()):
+        cells = [key[-1], str(len(members))]
         for name in names.values():
-            found = [row for one in groups[key] if (row := metric(one, name))]
+            found = [row for one in members if (row := metric(one, name))]
             errors = [row["ape_pct"] for row in found]
             cells += [pct(median(errors)), pct(sum(errors) / len(errors)), pct(100 * sum(map(is_covered, found)) / len(found))]
             curves = [row for row in found if {"scaled_curve", "curve_line"} <= row["baselines"].keys()]
@@ -583,6 +591,7 @@ TABLES = {
     "closed-loop-others": closed_loop_others,
     "closed-loop-b200": closed_loop_b200,
     "closed-loop-shapes": closed_loop_shapes,
+    "closed-loop-other-shapes": closed_loop_other_shapes,
     "own-tables": own_tables,
     "sampler": sampler,
     "coefficients": coefficients,
