@@ -1,5 +1,5 @@
 //! How long a prediction takes, and how that compares, in one run: compiled steps against their operators one by one, the
-//! black-box formula and a formula of a peer's shape, by batch, hot and cold; and building a model.
+//! black-box formula and a formula of a peer's shape, by batch, hot and cold; hybrid models; and building a model.
 //!
 //! `cargo bench -p ridgepoint-benches --bench step_time --no-default-features`; with `-- --list` or a filter as criterion has them. At the end comes
 //! a table of the best of many runs, in which what is compared takes turns: noise of the machine only ever adds.
@@ -26,7 +26,7 @@ use criterion::{BenchmarkId, Criterion};
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
-use against::{Against, batches};
+use against::{Against, batches, decodes};
 
 /// Models that are built: dense, wide, quantised, windows, many experts, latent attention.
 pub const MODELS: [(&str, u32); 6] = [
@@ -37,6 +37,25 @@ pub const MODELS: [(&str, u32); 6] = [
     ("llama-4-scout", 8),
     ("deepseek-v3", 8),
 ];
+
+/// Models with two kinds of token mixers, whose steps have more to add up; the aim for [`HYBRID_DECODES`] is 60 ns.
+pub const HYBRIDS: [(&str, u32); 2] = [("qwen3-next-80b-a3b-instruct", 4), ("qwen3.5-397b-a17b", 8)];
+
+/// Decodes in a batch of a hybrid model.
+pub const HYBRID_DECODES: u32 = 128;
+
+fn hybrids(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group(format!("hybrids, {HYBRID_DECODES} decodes"));
+    group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(300));
+    let requests = decodes(HYBRID_DECODES);
+    for (name, gpus) in HYBRIDS {
+        let against = Against::new(name, gpus);
+        group.bench_with_input(BenchmarkId::new("compiled, slice", name), &requests, |bencher, requests| {
+            bencher.iter(|| against.steps.step_time_us(black_box(requests)));
+        });
+    }
+    group.finish();
+}
 
 fn step_time(criterion: &mut Criterion) {
     for batch in batches() {
@@ -80,6 +99,7 @@ fn new(criterion: &mut Criterion) {
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     step_time(&mut criterion);
+    hybrids(&mut criterion);
     new(&mut criterion);
     criterion.final_summary();
     // `cargo test --benches` and `--list` want nothing measured.

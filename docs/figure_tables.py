@@ -22,7 +22,14 @@ PEERS = [
     ("AISimulate 0.13 core (38 runs) ¹", "8.2", "8.5", "29.7"),
     ("AIConfigurator (18 runs) ¹", "21.5", "13.2", "662"),
 ]
+CLOSED_LOOPS = {
+    "h100_sxm": ("closed_loop", "h100_sxm.csv"),
+    "b200_sxm": ("closed_loop-2026", "b200_sxm_agg.csv"),
+    "gb200": ("closed_loop-2026", "gb200_agg.csv"),
+}
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
+# Errors of a series' rows left out.
+MEDIAN, MEAN = "cross_validated_median_ape_pct", "cross_validated_mape_pct"
 GPUS_WITH_TABLES = [*GPUS, "b200_sxm", "gb200", "b300_sxm", "l40s", "rtx_pro_6000_server"]
 
 
@@ -62,8 +69,8 @@ def sampled_steps(reports, *arguments, correction="global"):
     return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", correction, *arguments)
 
 
-def closed_loop(reports, correction, *backends):
-    path = reports.path("closed_loop", "h100_sxm.csv")
+def closed_loop(reports, correction, *backends, gpu="h100_sxm"):
+    path = reports.path(*CLOSED_LOOPS[gpu])
     return reports.read("evaluate", "closed-loop", path, "--backend", *backends, "--correction", correction)
 
 
@@ -388,34 +395,37 @@ def closed_loop_others(reports):
     return closed_loop_table({"global": report}, lambda one: version(one, rows))
 
 
-def loops_on_b200(reports, correction):
-    path = reports.path("closed_loop-2026", "b200_sxm_agg.csv")
-    return reports.read("evaluate", "closed-loop", path, "--backend", "vllm", "--correction", correction)
-
-
 def closed_loop_b200(reports):
-    of = {name: loops_on_b200(reports, name) for name in ("none", "global")}
+    of = {name: closed_loop(reports, name, "vllm", gpu="b200_sxm") for name in ("none", "global")}
     by_model = closed_loop_table(of, lambda one: one["model"])
     return by_model + closed_loop_table(of, lambda one: "**all**")[2:]
 
 
 def closed_loop_shapes(reports):
+    return shapes("vLLM", [closed_loop(reports, "global", "vllm", gpu=gpu) for gpu in ("b200_sxm", "h100_sxm")])
+
+
+def closed_loop_other_shapes(reports):
+    return shapes("engine", [closed_loop(reports, "global", "trtllm", "sglang", gpu=gpu) for gpu in sorted(CLOSED_LOOPS)])
+
+
+def shapes(engine, reports):
     """By GPU, version and model: all rows, and those of curves by one factor a curve and by a line through the curve's other rows."""
     names = {"TPOT": "tpot_mean", "TTFT": "ttft_mean"}
-    head = ["GPU, vLLM, model", "rows"]
+    head = [f"GPU, {engine}, model", "rows"]
     for figure in names:
         head += [f"{figure}: median %", "mean %", "covered %", "of curves: median %", "shape %", "line %"]
     groups = {}
-    for report in (closed_loop(reports, "global", "vllm"), loops_on_b200(reports, "global")):
+    for report in reports:
         for one in report["experiments"]:
             gpu, known = one["hardware"].removesuffix("_sxm").upper(), one.get("backend_version") or "of unstated version"
-            for key in (f"{gpu}, {known}, {one['model']}", f"**{gpu}, all**"):
+            for key in ((gpu, False, f"{gpu}, {known}, {one['model']}"), (gpu, True, f"**{gpu}, all**")):
                 groups.setdefault(key, []).append(one)
     lines = []
-    for key in sorted(groups, key=lambda key: (key.strip("*")[:4], key.startswith("*"), key)):
-        cells = [key, str(len(groups[key]))]
+    for key, members in sorted(groups.items()):
+        cells = [key[-1], str(len(members))]
         for name in names.values():
-            found = [row for one in groups[key] if (row := metric(one, name))]
+            found = [row for one in members if (row := metric(one, name))]
             errors = [row["ape_pct"] for row in found]
             cells += [pct(median(errors)), pct(sum(errors) / len(errors)), pct(100 * sum(map(is_covered, found)) / len(found))]
             curves = [row for row in found if {"scaled_curve", "curve_line"} <= row["baselines"].keys()]
@@ -425,33 +435,66 @@ def closed_loop_shapes(reports):
     return table(head, lines)
 
 
-def own_tables(reports):
-    """How well the tables of each GPU and engine predict rows left out: errors of series, weighted by their rows."""
+def series_of_tables(reports):
+    """Series of all tables by GPU and engine, and by kernel family within."""
     operators = {"attention_prefill": "prefill", "attention_decode": "decode", "linear_attention": "linear attention"}
-    columns = ["gemm", "prefill", "decode", "latent, sparse", "moe", "allreduce", "nccl", "linear attention"]
-    lines = []
+    found = {}
     for gpu in GPUS_WITH_TABLES:
-        series = {}
-        for name, of in reports.read("hardware", gpu)["table_headers"].items():
+        for name, of in sorted(reports.read("hardware", gpu)["table_headers"].items()):
             operator, _, engine = name.partition(" of ")
             if not engine:
                 engine = re.search(r"--measurements ([a-z]+-\d+\.\d+)", of["command"])[1]
             for key, one in of["series"].items():
                 is_latent = re.search(r"/(mla|indexer|dsa)/", key)
-                column = "latent, sparse" if is_latent else operators.get(operator, operator)
-                series.setdefault(engine, {}).setdefault(column, []).append(one)
-        for engine, found in sorted(series.items()):
-            lines.append([gpu, engine, *(weighted(found.get(column, [])) for column in columns)])
+                family = "latent, sparse" if is_latent else operators.get(operator, operator)
+                found.setdefault((gpu, engine), {}).setdefault(family, []).append(one)
+    return sorted(found.items(), key=lambda of: (GPUS_WITH_TABLES.index(of[0][0]), of[0][1]))
+
+
+def own_tables(reports):
+    """How well the tables of each GPU and engine predict rows left out: errors of series, weighted by their rows."""
+    columns = ["gemm", "prefill", "decode", "latent, sparse", "moe", "allreduce", "nccl", "linear attention"]
+
+    def cell(series):
+        return f"{weighted(series, MEDIAN):.1f} / {weighted(series, MEAN):.1f} ({rows_of(series):,})" if series else "–"
+
+    lines = [[*of, *(cell(found.get(column)) for column in columns)] for of, found in series_of_tables(reports)]
     return table(["GPU", "engine", *columns], lines)
 
 
-def weighted(series):
-    """Median and mean error of the rows of some series."""
-    if not series:
-        return "–"
-    rows = sum(one["rows"] for one in series)
-    mean = lambda key: sum(one["rows"] * one[key] for one in series) / rows  # noqa: E731
-    return f"{mean('cross_validated_median_ape_pct'):.1f} / {mean('cross_validated_mape_pct'):.1f} ({rows:,})"
+def kernel_bars(reports):
+    """The same errors beside what was aimed at, and whether it holds."""
+    families = [
+        ("GEMM", ["gemm"], 3, 6),
+        ("attention", ["prefill", "decode"], 3, 6),
+        ("experts", ["moe"], 3, 6),
+        ("latent, sparse", ["latent, sparse"], 5, None),
+        ("linear attention", ["linear attention"], 5, None),
+        ("collectives", ["allreduce", "nccl"], 6, None),
+    ]
+
+    def cell(series, most_median, most_mean):
+        if not series:
+            return "–"
+        middle, mean = weighted(series, MEDIAN), weighted(series, MEAN)
+        holds = middle <= most_median and (most_mean is None or mean <= most_mean)
+        return f"{middle:.2f} / {mean:.2f} {'yes' if holds else '**no**'}"
+
+    lines = []
+    for of, found in series_of_tables(reports):
+        cells = [cell(sum((found.get(name, []) for name in names), []), *most) for _, names, *most in families]
+        lines.append([", ".join(of), *cells])
+    head = [f"{name}: ≤ {middle}" + (f" / {mean}" if mean else "") for name, _, middle, mean in families]
+    return table(["GPU, engine", *head], lines)
+
+
+def rows_of(series):
+    return sum(one["rows"] for one in series)
+
+
+def weighted(series, key):
+    """An error of some series, weighted by their rows."""
+    return sum(one["rows"] * one[key] for one in series) / rows_of(series)
 
 
 def sampler(reports):
@@ -583,7 +626,9 @@ TABLES = {
     "closed-loop-others": closed_loop_others,
     "closed-loop-b200": closed_loop_b200,
     "closed-loop-shapes": closed_loop_shapes,
+    "closed-loop-other-shapes": closed_loop_other_shapes,
     "own-tables": own_tables,
+    "kernel-bars": kernel_bars,
     "sampler": sampler,
     "coefficients": coefficients,
     "kernels": kernels,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
-use crate::MODELS;
 use crate::against::{Against, Batch, batches, decodes};
+use crate::{HYBRID_DECODES, HYBRIDS, MODELS};
 
 /// Short runs of each that the best and the median are taken from.
 const RUNS: usize = 60;
@@ -93,6 +93,34 @@ fn hot(against: &Against) {
         );
     }
     println!("¹ peer-shaped, not the peer: eleven multiply-adds on the sums of one pass, compiled from Rust");
+}
+
+/// The same batch again and again, of models with two kinds of token mixers.
+fn hybrids() {
+    println!("\nhybrids: {HYBRID_DECODES} decodes again and again on an H100; ns, best of {RUNS} runs that take turns");
+    println!("{:36}{:>9}{:>9}{:>9}{:>9}{:>11}", "model", "slice", "median", "columns", "state", "operators");
+    let batch = Batch::new("", decodes(HYBRID_DECODES));
+    let (columns, requests) = (batch.columns(), &batch.requests[..]);
+    for (name, gpus) in HYBRIDS {
+        let against = Against::new(name, gpus);
+        let state = against.state(requests);
+        let mut loops = [
+            repeated(|| against.steps.step_time_us(black_box(requests))),
+            repeated(|| against.steps.step_time_us(black_box(&columns))),
+            repeated(|| against.steps.step_time_us(black_box(&state))),
+            repeated(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us),
+        ];
+        let [slice, columns, state, operators] = in_turns(&mut loops)[..] else { return };
+        println!(
+            "{:36}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>11.0}",
+            format!("{name}, TP {gpus}"),
+            slice.0,
+            slice.1,
+            columns.0,
+            state.0,
+            operators.0
+        );
+    }
 }
 
 /// Many batches in turn, over all models: nothing that branch predictors could learn by heart, nor the nearest cache hold.
@@ -201,6 +229,7 @@ fn building() {
 pub fn print() {
     let against = Against::new("llama-3.1-8b", 1);
     hot(&against);
+    hybrids();
     varied();
     cold(&against);
     building();

@@ -190,6 +190,8 @@ Examples:
 pub const HARDWARE: &str = "\
 Examples:
   ridgepoint hardware 'NVIDIA H100 80GB HBM3'
+  How well its tables predict kernels of fp8 experts, series by series:
+    ridgepoint hardware h100 --series moe fp8
   A CPU described by a file, and figures of one's own over a known GPU's:
     ridgepoint hardware examples/cpu.toml
     ridgepoint hardware gpus.json#H100";

@@ -13,7 +13,7 @@ use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
-use ridgepoint::{DType, Engine, Hardware};
+use ridgepoint::{DType, Engine, Error, Hardware};
 use serde::Serialize;
 
 use crate::common::Common;
@@ -27,6 +27,9 @@ pub struct HardwareArgs {
     /// Name, TOML file or FILE.json#NAME of one GPU, to show its figures, their sources and its tables
     #[arg(value_name = "NAME|PATH")]
     name: Option<String>,
+    /// List the series of its tables, each with its errors; with texts, those that have all of them in table, engine, series or source
+    #[arg(long, value_name = "TEXT", num_args = 0.., requires = "name")]
+    series: Option<Vec<String>>,
 }
 
 /// The result of `hardware`.
@@ -59,12 +62,21 @@ pub struct GpuEntry {
     /// The tables by operator, of a GPU that is shown alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     table_headers: Option<BTreeMap<String, GpuTable>>,
+    /// Other built-in cards of the same chip.
+    #[serde(skip)]
+    other_cards: Vec<String>,
+    /// Whether the text lists series in place of the GPU's figures.
+    #[serde(skip)]
+    lists_series: bool,
 }
 
 /// The efficiency table of one operator.
 #[derive(Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct GpuTable {
+    /// The engine whose kernels were measured; `None` for NCCL's and for a table of the data folder.
+    #[serde(skip)]
+    engine: Option<Engine>,
     /// Measured rows used, over all series.
     rows: usize,
     /// Publishers of the measurements.
@@ -73,6 +85,18 @@ struct GpuTable {
     command: String,
     /// Series by name: rows, lines, source and the errors of rows left out.
     series: BTreeMap<String, SeriesHeader>,
+}
+
+impl GpuTable {
+    fn new(engine: Option<Engine>, command: String, series: BTreeMap<String, SeriesHeader>) -> Self {
+        let rows = series.values().map(|series| series.rows).sum();
+        let sources = series.values().map(|series| series.source.clone()).collect();
+        GpuTable { engine, rows, sources, command, series }
+    }
+
+    fn engine(&self) -> String {
+        self.engine.as_ref().map_or_else(|| "-".to_owned(), Engine::to_string)
+    }
 }
 
 /// The tables of a GPU by operator.
@@ -86,13 +110,11 @@ impl<F: Family> FamilyVisitor<F> for GpuTables<'_> {
     fn visit(&mut self) -> ridgepoint::Result<()> {
         for (place, (engine, header)) in self.tables.own_tables::<F>()?.into_iter().enumerate() {
             let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
-            let rows = series.values().map(|series| series.rows).sum();
-            let sources = series.values().map(|series| series.source.clone()).collect();
-            let name = match engine.filter(|_| place > 0) {
+            let name = match engine.as_ref().filter(|_| place > 0) {
                 Some(engine) => format!("{operator} of {engine}"),
                 None => operator,
             };
-            self.by_name.insert(name, GpuTable { rows, sources, command, series });
+            self.by_name.insert(name, GpuTable::new(engine, command, series));
         }
         Ok(())
     }
@@ -105,7 +127,11 @@ impl<F: Family> FamilyVisitor<F> for GpuTables<'_> {
 pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareReport>, Failure> {
     let data_dir = common.data_dir();
     Ok(Outcome::of(match &args.name {
-        Some(name) => HardwareReport::one(Hardware::find_in(data_dir, name)?, data_dir)?,
+        Some(name) => {
+            let mut entry = detail(Hardware::find_in(data_dir, name)?, data_dir)?;
+            args.series.as_ref().map_or(Ok(()), |texts| entry.choose_series(texts))?;
+            HardwareReport::One(Box::new(entry))
+        }
         None => HardwareReport::list(data_dir)?,
     }))
 }
@@ -132,6 +158,43 @@ impl HardwareReport {
     }
 }
 
+impl GpuEntry {
+    /// Keeps the series that have all these texts in their table, engine, name or source, for a list of them.
+    ///
+    /// # Errors
+    /// Texts that no series has, and a GPU without tables.
+    fn choose_series(&mut self, texts: &[String]) -> ridgepoint::Result<()> {
+        let name = &self.hardware.name;
+        let texts: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
+        let all = self.table_headers.take().unwrap_or_default();
+        let mut chosen = BTreeMap::new();
+        for (table, of) in &all {
+            let engine = of.engine();
+            let has_all = |(key, header): &(&String, &SeriesHeader)| {
+                let about = format!("{table} {engine} {key} {}", header.source).to_lowercase();
+                texts.iter().all(|text| about.contains(text.as_str()))
+            };
+            let series: BTreeMap<_, _> =
+                of.series.iter().filter(has_all).map(|(key, header)| (key.clone(), header.clone())).collect();
+            if !series.is_empty() {
+                chosen.insert(table.clone(), GpuTable::new(of.engine.clone(), of.command.clone(), series));
+            }
+        }
+        if chosen.is_empty() {
+            let (value, reason) = match all.values().map(|of| of.series.len()).sum::<usize>() {
+                0 => (name.clone(), "has no tables of its own".to_owned()),
+                n => {
+                    let way_out = "without a text, --series lists them all";
+                    (texts.join(" "), format!("is in none of the {n} series of {name}: {way_out}"))
+                }
+            };
+            return Err(Error::invalid_argument("--series", value, reason));
+        }
+        (self.table_headers, self.lists_series) = (Some(chosen), true);
+        Ok(())
+    }
+}
+
 /// Names of the built-in GPUs and of those of the data folder.
 ///
 /// # Errors
@@ -155,8 +218,10 @@ fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<Gpu
         tables: table_headers.keys().filter(|name| !name.contains(' ')).cloned().collect(),
         correction: !corrections.is_empty(),
         corrections,
+        other_cards: hardware.other_cards()?,
         hardware,
         table_headers: Some(table_headers),
+        lists_series: false,
     })
 }
 
@@ -164,7 +229,8 @@ impl Report for HardwareReport {
     fn lay_out(&self, page: &mut Page) {
         match self {
             HardwareReport::List { hardware } => list(hardware, page),
-            HardwareReport::One(detail) => one(detail, page),
+            HardwareReport::One(entry) if entry.lists_series => series(entry, page),
+            HardwareReport::One(entry) => one(entry, page),
         }
     }
 }
@@ -227,6 +293,32 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
     page.paragraph("", text);
 }
 
+/// What the errors of tables are.
+const ERRORS: &str = "Errors are of rows left out of the fit (10-fold cross-validation).";
+
+/// The chosen series of one GPU, for people.
+fn series(entry: &GpuEntry, page: &mut Page) {
+    let tables = entry.table_headers.iter().flatten();
+    let all: Vec<_> = tables.flat_map(|(name, of)| of.series.iter().map(move |series| (name, of, series))).collect();
+    let sources: BTreeSet<&str> = all.iter().map(|(_, _, (_, series))| series.source.as_str()).collect();
+    let number = |source: &str| sources.range(..=source).count().to_string();
+    let error = |percent: f64| format!("{percent:.2} %");
+    let rows = Rows::of(&all)
+        .left("table", |(name, ..)| name.split(' ').next().unwrap_or_default().to_owned())
+        .left("engine", |(_, of, _)| of.engine())
+        .left("series", |(_, _, (key, _))| (*key).clone())
+        .right("rows", |(_, _, (_, series))| count(series.rows))
+        .right("median error", |(_, _, (_, series))| error(series.cross_validated_median_ape_pct))
+        .right("mean error", |(_, _, (_, series))| error(series.cross_validated_mape_pct))
+        .right("source", |(_, _, (_, series))| number(&series.source));
+    page.rows(&rows, &[]);
+    page.blank();
+    page.line(ERRORS);
+    page.line("An engine is that of the table; a series of another engine's kernels begins with its name.");
+    page.blank();
+    sources.iter().for_each(|source| page.paragraph(&format!("{:>3} ", number(source)), source));
+}
+
 /// One GPU in detail, for people.
 fn one(entry: &GpuEntry, page: &mut Page) {
     let gpu = &entry.hardware;
@@ -274,6 +366,9 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     gpu.sources.iter().for_each(|source| page.fact("source", source));
     gpu.notes.iter().for_each(|note| page.fact("note", note));
     page.fact("known as", &listed(&gpu.aliases, "its name alone"));
+    if !entry.other_cards.is_empty() {
+        page.fact("not", &format!("{}, other cards of the chip", entry.other_cards.join(", ")));
+    }
     let Some(table_headers) = entry.table_headers.as_ref().filter(|headers| !headers.is_empty()) else { return };
     page.blank();
     let rows = Rows::of(table_headers)
@@ -287,7 +382,8 @@ fn one(entry: &GpuEntry, page: &mut Page) {
         });
     page.rows(&rows, &[]);
     page.blank();
-    page.line("Errors are of rows left out of the fit (10-fold cross-validation); the JSON has those of each series.");
+    page.line(ERRORS);
+    page.line("`ridgepoint hardware NAME --series` has those of each series.");
     page.blank();
     for (operator, of) in table_headers {
         page.line(operator);

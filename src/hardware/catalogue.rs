@@ -77,6 +77,14 @@ impl Hardware {
         by_name(data_dir, name)
     }
 
+    /// Returns the names of the other built-in cards of the same chip, such as `h100_nvl` and `h100_pcie` for `h100_sxm`.
+    ///
+    /// # Errors
+    /// A built-in file that is malformed.
+    pub fn other_cards(&self) -> Result<Vec<String>> {
+        Ok(siblings(self, family_of(self), builtin()?.iter()).into_iter().map(str::to_owned).collect())
+    }
+
     /// Parses a JSON of GPUs as [`Hardware::find`] describes it, and returns the GPU `wanted`, or the only one.
     ///
     /// # Errors
@@ -134,13 +142,7 @@ fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a H
     if name == gpu.name || name.to_lowercase().contains(&edition.to_lowercase()) {
         return None;
     }
-    let mut others: Vec<&str> = Vec::new();
-    for other in gpus.filter(|other| other.name != gpu.name) {
-        let is_sibling = split_edition(&other.display_name).is_some_and(|(same, _)| same == family);
-        if is_sibling && !others.contains(&other.name.as_str()) {
-            others.push(&other.name);
-        }
-    }
+    let others = siblings(gpu, family, gpus);
     (!others.is_empty()).then(|| {
         format!(
             "'{name}' is the name of several cards: taken as {} ({}); {} is another, and one that is not listed needs a TOML file",
@@ -149,6 +151,24 @@ fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a H
             others.join(", ")
         )
     })
+}
+
+/// Names of the other cards that `family_of` says are of this family, each once.
+fn siblings<'a>(gpu: &Hardware, family: &str, gpus: impl Iterator<Item = &'a Hardware>) -> Vec<&'a str> {
+    let mut others: Vec<&str> = Vec::new();
+    for other in gpus.filter(|other| other.name != gpu.name && family_of(other) == family) {
+        if !others.contains(&other.name.as_str()) {
+            others.push(&other.name);
+        }
+    }
+    others
+}
+
+/// What editions and form factors have in common: the card without its edition, or else the maker and the chip, as `NVIDIA H100`.
+fn family_of(gpu: &Hardware) -> &str {
+    let name = gpu.display_name.as_str();
+    let chip = || name.match_indices(' ').nth(1).and_then(|(end, _)| name.get(..end)).unwrap_or(name);
+    split_edition(name).map_or_else(chip, |(family, _)| family)
 }
 
 /// The card and the edition of a full name such as `NVIDIA RTX PRO 6000 Blackwell Server Edition 96 GB`.

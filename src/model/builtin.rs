@@ -237,7 +237,7 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, wanted: &ParsedName, name: &str)
         return base.load();
     }
     let publisher = wanted.organisation.clone().or_else(|| base.names().find_map(|known| known.organisation));
-    let recipe = Recipe::new(scheme, publisher.as_deref().unwrap_or_default());
+    let recipe = Recipe::new(scheme, publisher.as_deref().unwrap_or_default(), &base.name);
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), recipe.quantisation());
     }

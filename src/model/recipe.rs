@@ -11,21 +11,40 @@ pub(super) struct Recipe {
     pub(super) label: &'static str,
     format: MatmulFormat,
     has_fp8_cache: bool,
+    /// Patterns of modules that stay as they are, beside router and LM head.
+    skipped: &'static [&'static str],
+    /// The same in words.
+    except: &'static str,
     /// Checkpoints that are quantised in this way; `None` where none is known.
     known_from: Option<&'static str>,
 }
 
 impl Recipe {
-    /// Chooses the recipe for the `scheme` of a name by the checkpoint's `publisher`, which is in lower case.
+    /// Chooses the recipe for the `scheme` of a name by the checkpoint's `publisher`, which is in lower case, and the short name of its
+    /// `base`.
     ///
     /// # Source
     /// `quantization_config` of Qwen/Qwen3-30B-A3B-FP8, Qwen3-32B-FP8 and Qwen3-235B-A22B-FP8, and `hf_quant_config.json` of
-    /// nvidia/Llama-3.1-70B-Instruct-FP8 and of NVIDIA's NVFP4 checkpoints of Qwen3, DeepSeek-V3.1, Kimi-K2.6 and MiniMax-M2.5.
-    pub(super) fn new(scheme: Scheme, publisher: &str) -> Self {
+    /// nvidia/Llama-3.1-70B-Instruct-FP8 and of NVIDIA's NVFP4 checkpoints of Qwen3, DeepSeek-V3.1, Kimi-K2.6 and MiniMax-M2.5. Those of
+    /// Meta as their model cards and the report on Llama 3 (arXiv:2407.21783, section 6.2) describe them; the files were not compared.
+    pub(super) fn new(scheme: Scheme, publisher: &str, base: &str) -> Self {
         let format = scheme.format;
         let label = plain_scheme(format).map_or("bf16", |(label, ..)| label);
-        let recipe = Recipe { label, format, has_fp8_cache: scheme.scales == "kv", known_from: None };
+        let has_fp8_cache = scheme.scales == "kv";
+        let recipe = Recipe { label, format, has_fp8_cache, skipped: &[], except: "", known_from: None };
         match (publisher, format, scheme.scales) {
+            ("meta-llama", MatmulFormat::Fp8, "") if base == "llama-3.1-405b" => Recipe {
+                skipped: &["*.self_attn", "model.layers.0", "model.layers.125"],
+                except: " except attention and the first and last layer",
+                known_from: Some("Meta's description of its fbgemm_fp8 checkpoint"),
+                ..recipe
+            },
+            ("meta-llama", MatmulFormat::Fp8, "") if base == "llama-4-maverick" => Recipe {
+                skipped: &["*.self_attn", "*.shared_expert", r"re:.*\.feed_forward\.(gate|up|down)_proj$"],
+                except: " except attention, shared experts and dense blocks",
+                known_from: Some("Meta's description of its compressed-tensors checkpoint"),
+                ..recipe
+            },
             ("qwen", MatmulFormat::Fp8, "") => {
                 Recipe { format: MatmulFormat::Fp8Block, known_from: Some("Qwen's fp8 checkpoints of Qwen3"), ..recipe }
             }
@@ -42,12 +61,18 @@ impl Recipe {
     pub(super) fn quantisation(&self) -> Value {
         let Some((_, algorithm, _)) = plain_scheme(self.format) else { return Value::Null };
         let cache = self.has_fp8_cache.then_some("FP8");
-        json!({"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 128, "kv_cache_quant_algo": cache})
+        json!({
+            "quant_method": "modelopt",
+            "quant_algo": algorithm,
+            "group_size": 128,
+            "kv_cache_quant_algo": cache,
+            "exclude_modules": self.skipped
+        })
     }
 
     /// What is assumed, and the way out.
     pub(super) fn description(&self) -> String {
-        let weights = plain_scheme(self.format).map_or("bfloat16", |(.., what)| what);
+        let weights = plain_scheme(self.format).map_or("bfloat16", |(.., what)| what).to_owned() + self.except;
         let cache = if self.has_fp8_cache { "a KV cache in fp8" } else { "the base's KV cache" };
         let path = "give the path of its config.json to use its real scheme";
         match self.known_from {

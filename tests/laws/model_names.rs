@@ -228,6 +228,43 @@ fn a_publishers_checkpoints_are_taken_as_it_quantises() {
     }
 }
 
+/// Meta leaves attention alone in both, and other modules by the model.
+#[test]
+fn fp8_checkpoints_of_meta_leave_out_what_meta_describes() {
+    let is_fp8 = |stored: WeightFormat| stored == WeightFormat::Fp8;
+    let mut dense_layers = [0, 0];
+    let large = found("meta-llama/Llama-3.1-405B-Instruct-FP8");
+    for group in &large.layers {
+        let Attention::Gqa(attention) = &group.attention else { panic!("{group:?}") };
+        assert!(!is_fp8(attention.qkv_weights) && !is_fp8(attention.o_weights), "{group:?}");
+        dense_layers[usize::from(is_fp8(group.dense.as_ref().unwrap().weights))] += group.count;
+    }
+    assert_eq!(dense_layers, [2, 124]);
+    let sparse = found("meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8");
+    for group in &sparse.layers {
+        let Attention::Gqa(attention) = &group.attention else { panic!("{group:?}") };
+        assert!(!is_fp8(attention.qkv_weights) && !is_fp8(attention.o_weights), "{group:?}");
+        assert!(group.dense.as_ref().is_none_or(|dense| !is_fp8(dense.weights)), "{group:?}");
+        let Some(experts) = &group.moe else { continue };
+        assert!(is_fp8(experts.weights) && !is_fp8(experts.shared.as_ref().unwrap().weights), "{group:?}");
+    }
+    assert!(
+        sparse.layers.iter().any(|group| group.moe.is_some())
+            && sparse.layers.iter().any(|group| group.dense.is_some())
+    );
+    for (model, except) in
+        [(&large, "except attention and the first and last layer"), (&sparse, "shared experts and dense blocks")]
+    {
+        assert!(
+            model.notes.iter().any(|note| note.contains(except) && note.contains("Meta's description")),
+            "{:?}",
+            model.notes
+        );
+    }
+    let other = found("nvidia/Llama-3.1-405B-Instruct-FP8");
+    assert!(is_fp8(first_formats(&other).0), "{:?}", other.layers[0]);
+}
+
 #[test]
 fn an_assumed_checkpoint_never_has_the_name_of_a_listed_one() {
     for name in ["nvidia/Qwen3-32B-FP8", "RedHatAI/GLM-5.1-NVFP4", "lukealonso/MiniMax-M2.5-NVFP4"] {

@@ -57,6 +57,33 @@ fn every_built_in_gpu_is_listed_with_peaks_tables_and_sources() {
 }
 
 #[test]
+fn series_are_listed_with_their_errors_and_sources() {
+    let json = |more: &[&str]| run(&[&["hardware", "l40s", "--format", "json"], more].concat()).json();
+    let page = |more: &[&str]| run(&[&["hardware", "l40s", "--series"], more].concat());
+    let count = |json: &serde_json::Value| {
+        let tables = json["table_headers"].as_object().unwrap().values();
+        tables.map(|table| table["series"].as_object().unwrap().len()).sum::<usize>()
+    };
+    let all = page(&[]).stdout;
+    let whole = json(&[]);
+    assert_eq!(whole, json(&["--series"]));
+    assert_eq!(all.lines().filter(|line| line.matches(" %").count() == 2).count(), count(&whole), "{all}");
+    let fp8 = &whole["table_headers"]["gemm"]["series"]["fp8"];
+    let percent = |key: &str| format!("{:.2} %", fp8[key].as_f64().unwrap());
+    let line = all.lines().find(|line| line.starts_with("gemm ") && line.contains(" fp8 ")).unwrap();
+    for text in [percent("cross_validated_median_ape_pct"), percent("cross_validated_mape_pct"), "vllm-0.24".to_owned()]
+    {
+        assert!(line.contains(&text), "'{text}' is not in: {line}");
+    }
+    assert!(all.split_ascii_whitespace().collect::<Vec<_>>().join(" ").contains(fp8["source"].as_str().unwrap()));
+    let some = json(&["--series", "MOE", "mxfp4"]);
+    assert!((1..count(&whole)).contains(&count(&some)), "{some}");
+    page(&["moe", "fp9"]).fails(1, &["--series: 'moe fp9' is in none of the", "series of l40s"]);
+    run(&["hardware", "examples/cpu.toml", "--series"]).fails(1, &["cpu' has no tables of its own"]);
+    run(&["hardware", "--series", "moe"]).fails(2, &["NAME"]);
+}
+
+#[test]
 fn files_of_a_data_directory_are_listed_and_found() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().to_str().unwrap();
@@ -283,6 +310,13 @@ fn names_are_resolved_with_a_note_or_refused_with_a_reason() {
         |gpu: &str| predict(&format!("--model llama-3.1-8b --decode 1x5 --format json --hardware {gpu}")).json();
     let warned = |gpu: &str| warned(gpu)["warnings"].to_string().contains("is the name of several cards");
     assert_eq!((warned("RTX-PRO-6000"), warned("rtx_pro_6000_server")), (true, false));
+    let page = |gpu: &str| run(&["hardware", gpu]).stdout;
+    assert!(
+        page("H100").contains("not         h100_nvl, h100_pcie, other cards") && !warned("H100"),
+        "{}",
+        page("H100")
+    );
+    assert!(page("a100").contains("not         a100_sxm_40gb,") && !page("b200").contains("other cards"));
 }
 
 #[test]

@@ -223,6 +223,9 @@ fn bad_closed_loop_files_are_refused() {
     let other = closed_loop(&[LOOP_HEADER, &loop_row("a", "sglang", 4)].concat(), &["--backend", "vllm"]);
     other.fails(1, &["nothing could be judged", "backend: 'sglang'"]);
     closed_loop("id,isl\na,1\n", &[]).fails(1, &["'concurrency' is missing"]);
+    let separate = LOOP_HEADER.replace("concurrency", "mode,decode_num_workers");
+    closed_loop(&separate, &[])
+        .fails(1, &["loops.csv", "separate workers are not modelled here", "'decode_num_workers'"]);
     run(&["evaluate", "closed-loop", "/nowhere.csv"]).fails(1, &["/nowhere.csv"]);
 }
 

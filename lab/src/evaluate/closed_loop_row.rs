@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
-use ridgepoint::{DType, Error, Result};
+use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader, head};
+use ridgepoint::{DType, Error, Location, Result};
 
 const COLUMNS: Columns = Columns {
     optional: "kv_cache_dtype",
@@ -14,6 +15,9 @@ const COLUMNS: Columns = Columns {
             concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms",
     )
 };
+
+/// Beginnings of columns that describe only the workers of one phase.
+const PHASES: [&str; 2] = ["prefill_", "decode_"];
 
 /// A server at a fixed concurrency, and what its clients saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,13 +65,16 @@ pub struct ClosedLoopRow {
 /// Reads closed-loop files one after the other.
 ///
 /// # Errors
-/// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known and for a file without rows, `ErrorKind::BadRow` for
-/// a cell that is no number of its kind, and for an id that was there before.
+/// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known, for columns of servers that prefill and decode on
+/// separate workers and for a file without rows, `ErrorKind::BadRow` for a cell that is no number of its kind, and for an id that was
+/// there before.
 pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>> {
     let mut rows = Vec::new();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for path in paths {
-        let mut reader = RowReader::csv(Input::open(FileKind::ClosedLoop, path.as_ref())?, COLUMNS)?;
+        let input = Input::open(FileKind::ClosedLoop, path.as_ref())?;
+        refuse_separate_workers(&input)?;
+        let mut reader = RowReader::csv(input, COLUMNS)?;
         let origin = reader.origin().to_owned();
         let before = rows.len();
         while let Some(row) = reader.next_row()? {
@@ -84,6 +91,22 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
         }
     }
     Ok(rows)
+}
+
+/// Refuses a file whose rows have workers of their own for each phase: the replayed engine does both phases on the same GPUs.
+fn refuse_separate_workers(input: &Input<'_>) -> Result<()> {
+    let names = head(input.head()).names;
+    let of_phase = |name: &&String| PHASES.iter().any(|phase| name.starts_with(phase));
+    let Some(first) = names.iter().find(of_phase) else { return Ok(()) };
+    let message = format!(
+        "rows of servers whose prefill and decode run on separate workers are not modelled here, and columns that begin with {} \
+         describe such workers; '{}' is one of {}: give rows of servers that do both on the same GPUs, as *_agg.csv files hold, \
+         with concurrency and tp_size",
+        PHASES.join(" or "),
+        cut(first),
+        names.iter().filter(of_phase).count()
+    );
+    Err(Error::parse(Location::of(input.origin()).key(first), message))
 }
 
 impl ClosedLoopRow {
@@ -180,6 +203,15 @@ mod tests {
         refused(&with(",1024,", ",-1,"), &["row 2", "'isl'", "found -1"]);
         refused(&with("b,vllm", "a,vllm"), &["row 2", "'id'", "found a", "row 1 of"]);
         refused(&with("b,vllm", "b,vllm,x"), &["line 3: has 19 cells, the header has 18"]);
+    }
+
+    #[test]
+    fn workers_of_one_phase_are_refused_by_their_columns() {
+        let header = HEADER.replace("concurrency,tp_size", "prefill_tp_size,decode_batch_size");
+        let error = read_text(&header).expect_err("refused");
+        assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("prefill_tp_size"));
+        refused(&header, &["loops.csv: ", "separate workers", "'prefill_tp_size' is one of 2", "*_agg.csv"]);
+        refused(&HEADER.replace("isl", "prefills"), &["column 'prefills' is not known"]);
     }
 
     #[test]
