@@ -4,7 +4,7 @@
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
-//!   `context_mla_perf.parquet`, `generation_mla_perf.parquet`, `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
+//!   `context_mla_perf.parquet`, `generation_mla_perf.parquet`, `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`, `mla_bmm_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
@@ -12,6 +12,7 @@
 //! | file | columns, in any order |
 //! |---|---|
 //! | `gemm.csv` | `dtype,m,n,k,latency_us` |
+//! | `batched_gemm.csv` | `dtype,copies,m,n,k,latency_us` |
 //! | `attention_prefill.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,num_computed_tokens,latency_us` |
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
 //! | `attention_mixed.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,num_prefills,num_scheduled_tokens,num_computed_tokens,num_decodes,kv_tokens_total,latency_us` |
@@ -35,6 +36,7 @@ use ridgepoint::{Error, Result};
 
 mod allreduce;
 mod attention;
+mod batched_gemm;
 mod calls;
 mod certificate;
 mod gemm;
@@ -53,6 +55,7 @@ mod tests;
 
 pub use allreduce::AllReduceCall;
 pub use attention::{DecodeCall, Heads, MixedCall, PrefillCall};
+pub use batched_gemm::BatchedGemmCall;
 pub use calls::Timed;
 pub use certificate::CERTIFICATE_FILE;
 pub use gemm::GemmCall;
