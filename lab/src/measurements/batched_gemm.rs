@@ -36,7 +36,7 @@ impl Call for BatchedGemmCall {
             &[("bmm_dtype", "dtype"), ("num_heads", "copies"), ("num_tokens", "m"), ("latency", "latency_us")],
         ),
         constants: &[],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
