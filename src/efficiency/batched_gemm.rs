@@ -39,15 +39,15 @@ impl Family for BatchedGemmModel {
 mod tests {
     use super::*;
     use crate::dtype::MatmulFormat;
-    use crate::physics::Shape;
+    use crate::physics::{Shape, Work};
 
     #[test]
     fn heads_take_waves_and_bytes_together() {
         let key = BatchedGemmKey { format: MatmulFormat::Bfloat16, n: 512, k: 128 };
         // Sixteen products of 32 × 128 by 128 × 512.
         let work = BatchedGemmModel::shape(&key, &[16.0, 32.0]).work();
-        assert_eq!(work.flops, 16.0 * 2.0 * 32.0 * 512.0 * 128.0);
-        assert_eq!(work.bytes, 16.0 * 2.0 * (32.0 * 128.0 + 512.0 * 128.0 + 32.0 * 512.0));
+        let bytes = 16.0 * 2.0 * (32.0 * 128.0 + 512.0 * 128.0 + 32.0 * 512.0);
+        assert_eq!(work, Work { flops: 16.0 * 2.0 * 32.0 * 512.0 * 128.0, bytes });
         // One tile of 64 × 64 that counts: a head has 8 of them, and 100 SMs take 12.5 heads at once. Memory and launch are free.
         let chip = Chip { peak_flop_per_s: 1e14, hbm_bytes_per_s: 1e18, link_bytes_per_s: 1e12, sm_count: 100.0 };
         let mut c = vec![1e-9, 1e-9, 1.0, 100.0, 1.0, 1.0];

@@ -31,8 +31,8 @@ fn block_us(batch: &[Request]) -> f64 {
     let engine = Engine::parse("vllm", Some("0.24")).unwrap();
     let options = Options { engine, ..Options::uncorrected() };
     let step = StepModel::with_options(&model, &h100(), &deployment, &options).unwrap().estimate_unchecked(batch);
-    let us = |name: &&str| {
-        let found = step.operators.iter().find(|of| of.name == **name).unwrap();
+    let us = |name: &&'static str| {
+        let found = step.operators.iter().find(|of| of.name == *name).unwrap();
         found.time_us / found.count as f64
     };
     DECODE.iter().map(us).sum()
