@@ -31,12 +31,15 @@ pub mod efficiency {
     pub mod family {
         pub use crate::efficiency::families::{Families, FamilyList, FamilyVisitor, for_each_family};
         pub use crate::efficiency::family::Family;
-        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing, StateKey};
+        pub use crate::efficiency::keys::{
+            AllReduceKind, AttentionKey, BatchedGemmKey, HeadSize, Key, MoeKey, Routing, StateKey,
+        };
     }
     pub mod grid {
         pub use crate::efficiency::grid::{Grid, MAX_AXES};
     }
     pub mod kernel_model {
+        pub use crate::efficiency::batched_gemm::BatchedGemmModel;
         pub use crate::efficiency::chip::Chip;
         pub use crate::efficiency::exchange_model::ExchangeModel;
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};

@@ -2,6 +2,7 @@
 //! k, heads, experts), so that a step looks up one or two coordinates.
 #![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
 
+use super::batched_gemm::BatchedGemmModel;
 use super::chip::Chip;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
@@ -61,7 +62,7 @@ impl Curve {
     }
 }
 
-/// A projection of fixed n and k.
+/// A projection of fixed n and k, or a batch of them.
 #[derive(Debug, Clone)]
 pub struct GemmCurve {
     curve: Curve,
@@ -71,8 +72,23 @@ pub struct GemmCurve {
 impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
     pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
+        GemmCurve::sliced(series, &[shape.n, shape.k], shape, chip, at_best)
+    }
+
+    /// The same for a batch of products.
+    pub fn batched(series: &Series<BatchedGemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
+        GemmCurve::sliced(series, &[shape.copies], shape, chip, at_best)
+    }
+
+    fn sliced<F: Family>(
+        series: &Series<F>,
+        leading: &[f64],
+        shape: GemmShape,
+        chip: Chip,
+        at_best: Provenance,
+    ) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, at_best), rows }
+        GemmCurve { curve: Curve::new(series, leading, chip, at_best), rows }
     }
 
     /// Time for `m` rows.

@@ -1,6 +1,7 @@
 //! The list of kernel families that have tables. Whatever is done for each of them (reading, calibrating, checking, listing) walks
 //! this list, so a new family is entered here and nowhere else.
 
+use super::batched_gemm::BatchedGemmModel;
 use super::exchange_model::ExchangeModel;
 use super::gemm_model::GemmModel;
 use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
@@ -8,8 +9,10 @@ use super::state_model::StateModel;
 use crate::error::Result;
 
 /// All families, in the order of reports.
-pub type Families =
-    (GemmModel, (PrefillModel, (DecodeModel, (MoeModel, (AllReduceModel, (ExchangeModel, (StateModel, ())))))));
+pub type Families = (
+    GemmModel,
+    (BatchedGemmModel, (PrefillModel, (DecodeModel, (MoeModel, (AllReduceModel, (ExchangeModel, (StateModel, ()))))))),
+);
 
 /// Does something for the family `F`. Implement it for every `F` that has the traits that the work needs.
 pub trait FamilyVisitor<F> {

@@ -57,6 +57,7 @@ impl Family for GemmModel {
             n: point[0],
             k: point[1],
             m: point[2],
+            copies: 1.0,
             input_bytes: operand_dtype(*format).bytes(),
             weight_bytes: weight_bytes(*format),
             output_bytes: OUTPUT_BYTES,
@@ -68,7 +69,7 @@ impl Family for GemmModel {
     }
 }
 
-/// [`GemmModel`] over one matrix, for any number of rows.
+/// [`GemmModel`] over one matrix, or a batch of them, for any number of rows.
 #[derive(Debug, Clone)]
 pub struct GemmRows {
     shape: GemmShape,
@@ -83,7 +84,7 @@ pub struct GemmRows {
 struct TileRows {
     /// One over its rows, exact: they are a power of two.
     per_row: f64,
-    /// Tiles that the matrix is wide.
+    /// Tiles that all matrices are wide.
     across: f64,
     wave_us: f64,
 }
@@ -96,7 +97,7 @@ impl GemmRows {
         for ((tile, (rows, columns)), efficiency) in tiles.iter_mut().zip(GEMM_TILES).zip(&c[5..]) {
             *tile = TileRows {
                 per_row: 1.0 / rows,
-                across: ceiling(shape.n / columns),
+                across: shape.copies * ceiling(shape.n / columns),
                 wave_us: time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1],
             };
         }

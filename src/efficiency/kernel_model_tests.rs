@@ -14,7 +14,15 @@ fn defaults<M: Family>() -> Vec<f64> {
 
 #[test]
 fn a_large_gemm_is_near_its_compute_bound() {
-    let shape = GemmShape { m: 8192.0, n: 8192.0, k: 8192.0, input_bytes: 2.0, weight_bytes: 2.0, output_bytes: 2.0 };
+    let shape = GemmShape {
+        m: 8192.0,
+        n: 8192.0,
+        k: 8192.0,
+        copies: 1.0,
+        input_bytes: 2.0,
+        weight_bytes: 2.0,
+        output_bytes: 2.0,
+    };
     // 2·8192³ FLOP at 1 PFLOP/s.
     assert!((GemmModel::bound_us(&shape, &CHIP) - 1_099.511_627_776).abs() < 1e-6);
     let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
@@ -25,7 +33,15 @@ fn a_large_gemm_is_near_its_compute_bound() {
 fn one_row_past_a_tile_costs_another_wave() {
     let c = defaults::<GemmModel>();
     let at = |m| {
-        let shape = GemmShape { m, n: 16_896.0, k: 8192.0, input_bytes: 2.0, weight_bytes: 2.0, output_bytes: 2.0 };
+        let shape = GemmShape {
+            m,
+            n: 16_896.0,
+            k: 8192.0,
+            copies: 1.0,
+            input_bytes: 2.0,
+            weight_bytes: 2.0,
+            output_bytes: 2.0,
+        };
         GemmModel::time_us(&c, &shape, &CHIP)
     };
     assert!(at(129.0) > 1.02 * at(128.0));

@@ -40,6 +40,40 @@ pub fn operand_dtype(format: MatmulFormat) -> DType {
     }
 }
 
+/// A batch of matrix products of one shape, each with weights of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchedGemmKey {
+    /// Number format of weights and inputs.
+    pub format: MatmulFormat,
+    /// Outputs of each product.
+    pub n: u64,
+    /// Inputs of each product.
+    pub k: u64,
+}
+
+impl Display for BatchedGemmKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let BatchedGemmKey { format, n, k } = self;
+        write!(f, "{format}/n{n}/k{k}")
+    }
+}
+
+impl Key for BatchedGemmKey {
+    fn parse(name: &str) -> Option<Self> {
+        let parts: Vec<&str> = name.split('/').collect();
+        let [format, n, k] = parts[..] else { return None };
+        Some(BatchedGemmKey {
+            format: Key::parse(format)?,
+            n: n.strip_prefix('n')?.parse().ok()?,
+            k: k.strip_prefix('k')?.parse().ok()?,
+        })
+    }
+
+    fn group(&self) -> String {
+        self.format.to_string()
+    }
+}
+
 /// Bytes of a measured weight with its share of the scales: integers of four bits have a 16-bit scale per 128.
 pub(super) fn weight_bytes(format: MatmulFormat) -> f64 {
     match format {
@@ -294,5 +328,9 @@ mod tests {
         assert_eq!(scan.to_string(), "gated_delta_net/chunk_scan/k128/v64/c4");
         assert_eq!(StateKey::parse(&scan.to_string()), Some(scan));
         assert_eq!(StateKey::parse("gated_delta_net/scan/k128/v64/c4"), None);
+        let absorbed = BatchedGemmKey { format: MatmulFormat::Bfloat16, n: 512, k: 128 };
+        assert_eq!(absorbed.to_string(), "bfloat16/n512/k128");
+        assert_eq!(BatchedGemmKey::parse(&absorbed.to_string()), Some(absorbed));
+        assert_eq!(BatchedGemmKey::parse("bfloat16/n512"), None);
     }
 }

@@ -10,6 +10,7 @@
 //! 4. kernels that only move bytes, or that no GPU has a table of: the datasheet bound and a launch floor;
 //! 5. otherwise an error. Nothing is ever below the roofline bound.
 
+pub mod batched_gemm;
 pub mod chip;
 pub mod collective_curve;
 pub mod curve;

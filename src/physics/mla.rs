@@ -5,8 +5,7 @@
 //! value's applied to the output, both as batched matrix multiplications with one small matrix per head; chunks
 //! project the latents of their own and of all earlier tokens up to full keys and values.
 //! The two cost a decode `2·h·r·(e_nope + e_v)` FLOPs, `r` being `kv_lora_rank` (DeepSeek-V2, 2024, section 2.1).
-//! A batched multiplication appears as [`Kernel::Gemm`](super::Kernel) with the heads folded into `n`; its FLOPs and
-//! bytes are those of the separate multiplications.
+//! A batched multiplication is a [`Kernel::Gemm`](super::Kernel) with one product per head.
 
 use crate::dtype::DType;
 use crate::model::{MlaAttention, Window};

@@ -42,7 +42,7 @@ mod weights;
 mod work;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]

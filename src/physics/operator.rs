@@ -42,14 +42,16 @@ impl AttentionHeads {
 /// Shape of a kernel call, as its efficiency depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kernel {
-    /// `y[m,n] = x[m,k] · W[k,n]`.
+    /// `y[m,n] = x[m,k] · W[k,n]`, or a batch of them.
     Gemm {
         /// Rows of the activations: tokens.
         m: u64,
-        /// Outputs of this rank.
+        /// Outputs of this rank, of one product.
         n: u64,
-        /// Inputs of this rank.
+        /// Inputs of this rank, of one product.
         k: u64,
+        /// Products in the call, each with inputs and weights of its own.
+        copies: u64,
         /// Storage of W.
         weights: WeightFormat,
     },

@@ -8,7 +8,7 @@ use super::work::{Shape, Work};
 /// Vocabulary rows are padded to a multiple of this (vLLM's `DEFAULT_VOCAB_PADDING_SIZE`).
 const VOCAB_PADDING: u64 = 64;
 
-/// A matrix product `y[m,n] = x[m,k] · W[k,n]`.
+/// A matrix product `y[m,n] = x[m,k] · W[k,n]`, or several of one shape in one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GemmShape {
     /// Rows of the activations: tokens.
@@ -17,6 +17,8 @@ pub struct GemmShape {
     pub n: f64,
     /// Inputs.
     pub k: f64,
+    /// Products in the call, each with inputs and weights of its own.
+    pub copies: f64,
     /// Bytes of an activation as the matrix unit reads it: a kernel of its own quantises activations beforehand.
     pub input_bytes: f64,
     /// Bytes of a weight.
@@ -32,6 +34,7 @@ impl GemmShape {
             m: m as f64,
             n: n as f64,
             k: k as f64,
+            copies: 1.0,
             input_bytes: compute_dtype(weights, activation).bytes(),
             weight_bytes: weights.bytes_per_weight(),
             output_bytes: activation.bytes(),
@@ -43,7 +46,8 @@ impl Shape for GemmShape {
     /// FLOPs, and bytes with inputs and weights read once and outputs written once.
     ///
     /// # Formula
-    /// FLOPs `2·m·n·k`: a multiplication and an addition per term. Bytes `m·k·b_in + n·k·b_weight + m·n·b_out`.
+    /// FLOPs `2·m·n·k`: a multiplication and an addition per term. Bytes `m·k·b_in + n·k·b_weight + m·n·b_out`. Both are those of
+    /// one product, and a call has `copies` of them.
     ///
     /// # Source
     /// Definition of the matrix product; compulsory traffic of the roofline model (Williams, Waterman and Patterson,
@@ -59,10 +63,13 @@ impl Shape for GemmShape {
     /// assert_eq!(plain.work(), Work { flops: 60.0, bytes: 20.0 + 30.0 + 12.0 });
     /// let fp8 = GemmShape::new(2, 3, 5, WeightFormat::Fp8, bf16);
     /// assert_eq!(fp8.work().bytes, 10.0 + 15.0 + 12.0);
+    /// let heads = GemmShape { copies: 4.0, ..plain };
+    /// assert_eq!(heads.work(), Work { flops: 240.0, bytes: 4.0 * 62.0 });
     /// ```
     fn work(&self) -> Work {
-        let GemmShape { m, n, k, input_bytes, weight_bytes, output_bytes } = *self;
-        Work { flops: 2.0 * m * n * k, bytes: input_bytes * m * k + weight_bytes * n * k + output_bytes * m * n }
+        let GemmShape { m, n, k, copies, input_bytes, weight_bytes, output_bytes } = *self;
+        let bytes = input_bytes * m * k + weight_bytes * n * k + output_bytes * m * n;
+        Work { flops: copies * (2.0 * m * n * k), bytes: copies * bytes }
     }
 }
 

@@ -38,8 +38,8 @@ fn each_query_of_a_chunk_picks_its_own_tokens() {
     assert_eq!(kv_tokens, 5010);
     // Chunks are absorbed: nothing is projected up, and all ten rows meet the absorbed projections.
     assert!(!operators.iter().any(|o| ["kv_b_proj", "key_join"].contains(&o.name)));
-    let Kernel::Gemm { m, n, k, .. } = named(&operators, "q_absorb").kernel else { panic!() };
-    assert_eq!((m, n, k), (16, 16 * 512, 128));
+    let Kernel::Gemm { m, n, k, copies, .. } = named(&operators, "q_absorb").kernel else { panic!() };
+    assert_eq!((m, n, k, copies), (16, 512, 128, 16));
 }
 
 #[test]

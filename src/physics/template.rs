@@ -100,10 +100,10 @@ impl KernelTemplate {
             KernelTemplate::Gemm(matrix) => {
                 let Matrix { outputs, inputs, copies, weights, .. } = matrix;
                 let m = matrix.rows.of(step)?;
-                let one = GemmShape::new(m, outputs, inputs, weights, step.activation).work();
-                let work = Work { flops: copies as f64 * one.flops, bytes: copies as f64 * one.bytes };
+                let one = GemmShape::new(m, outputs, inputs, weights, step.activation);
+                let work = GemmShape { copies: copies as f64, ..one }.work();
                 compute_dtype = projection::compute_dtype(weights, step.activation);
-                (work, Kernel::Gemm { m, n: copies * outputs, k: inputs, weights })
+                (work, Kernel::Gemm { m, n: outputs, k: inputs, copies, weights })
             }
             KernelTemplate::AttentionPrefill { heads, window_index } => {
                 let num_requests = Some(step.batch.num_prefills).filter(|number| *number > 0)?;

@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::{ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
+use ridgepoint_lab::calibrate::latent_block::LATENT_BLOCK;
 use ridgepoint_lab::calibrate::off_table::{CHECKS, MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::{FamilyRows, Rows};
@@ -171,6 +172,7 @@ impl Work<'_> {
             self.off_table(rows.operator())?;
         }
         self.off_table(MIXED)?;
+        self.off_table(LATENT_BLOCK)?;
         self.off_table(SMALL_KERNELS)
     }
 

@@ -6,6 +6,7 @@ mod families;
 pub mod family;
 pub mod fill;
 pub mod fit;
+pub mod latent_block;
 mod mixed_attention;
 pub mod off_table;
 pub mod operators;

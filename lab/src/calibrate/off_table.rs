@@ -2,6 +2,7 @@
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
 use super::family::Calibrated;
+use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
 use super::operators::{NO_SERIES, own_series};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
@@ -162,7 +163,7 @@ pub struct OffTableCheck {
 }
 
 /// The checks of calls that no table holds, in the order of reports.
-pub const CHECKS: [OffTableCheck; 4] = [
+pub const CHECKS: [OffTableCheck; 5] = [
     OffTableCheck {
         operator: PrefillModel::OPERATOR,
         name: PREFILL_PRIOR_KV,
@@ -185,6 +186,13 @@ pub const CHECKS: [OffTableCheck; 4] = [
         check: OffTable::check_mixed,
     },
     OffTableCheck {
+        operator: LATENT_BLOCK,
+        name: LATENT_BLOCK,
+        why_off_table: "whole blocks of latent attention: tables hold their kernels, a check scores the sum",
+        count: |calls| calls.latent_blocks.len(),
+        check: OffTable::check_latent_blocks,
+    },
+    OffTableCheck {
         operator: SMALL_KERNELS,
         name: SMALL_KERNELS,
         why_off_table: "small kernels have no table: a launch floor and their bytes predict them, a check scores it",
@@ -202,6 +210,8 @@ pub struct OffTable {
     pub decode_uneven: Vec<AttentionCall>,
     /// Chunks beside decodes.
     pub mixed: Vec<MixedAttention>,
+    /// Whole blocks of latent attention.
+    pub latent_blocks: Vec<LatentBlock>,
     /// Kernels that only move bytes.
     pub small_kernels: Vec<SmallCall>,
 }

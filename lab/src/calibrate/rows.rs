@@ -11,13 +11,14 @@ use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
 use super::family::{Calibrated, Placed};
+use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
 use super::off_table::{CHECKS, MIXED, OffTable, SMALL_KERNELS, SmallCall};
 use super::operators::{calibrate_operator, check_operator};
 use super::report::{LeftOut, OperatorReport, leave_out};
 use super::source::Source;
 use super::too_fast::leave_out_too_fast;
-use crate::measurements::{Measurements, MixedCall, SmallKernelCall};
+use crate::measurements::{LatentBlockCall, Measurements, MixedCall, SmallKernelCall};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Default)]
@@ -107,6 +108,13 @@ impl Rows {
         for row in measurements.of::<MixedCall>() {
             match MixedAttention::new(row, &sources[row.source]) {
                 Ok(call) => rows.off_table.mixed.push(call),
+                Err(reason) => leave_out(left_out, &reason, 1),
+            }
+        }
+        let left_out = rows.left_out.entry(LATENT_BLOCK).or_default();
+        for row in measurements.of::<LatentBlockCall>() {
+            match LatentBlock::new(row, &sources[row.source]) {
+                Ok(block) => rows.off_table.latent_blocks.push(block),
                 Err(reason) => leave_out(left_out, &reason, 1),
             }
         }

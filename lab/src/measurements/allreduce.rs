@@ -29,7 +29,7 @@ impl Call for AllReduceCall {
             &[("latency", "latency_us"), ("implementation", "backend")],
         ),
         constants: &[("op_name", "all_reduce")],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {

@@ -128,13 +128,13 @@ impl Call for PrefillCall {
             file: "context_attention_perf.parquet",
             columns: PUBLIC_ATTENTION,
             constants: &[("op_name", "context_attention"), ("beam_width", "1")],
-            only: Some(("attn_dtype", "bfloat16")),
+            only: &[("attn_dtype", "bfloat16")],
         },
         PublicTable {
             file: "context_mla_perf.parquet",
             columns: PUBLIC_LATENT,
             constants: &[],
-            only: Some(("mla_dtype", "bfloat16")),
+            only: &[("mla_dtype", "bfloat16")],
         },
     ];
 
@@ -157,13 +157,13 @@ impl Call for DecodeCall {
             file: "generation_attention_perf.parquet",
             columns: PUBLIC_ATTENTION,
             constants: &[("op_name", "generation_attention"), ("beam_width", "1"), ("num_scheduled_tokens", "1")],
-            only: Some(("attn_dtype", "bfloat16")),
+            only: &[("attn_dtype", "bfloat16")],
         },
         PublicTable {
             file: "generation_mla_perf.parquet",
             columns: PUBLIC_LATENT,
             constants: &[("num_scheduled_tokens", "1")],
-            only: Some(("mla_dtype", "bfloat16")),
+            only: &[("mla_dtype", "bfloat16")],
         },
     ];
 

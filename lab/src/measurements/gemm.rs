@@ -28,7 +28,7 @@ impl Call for GemmCall {
         file: "gemm_perf.parquet",
         columns: public_columns(Self::CSV, &[("gemm_dtype", "dtype"), ("latency", "latency_us")]),
         constants: &[("op_name", "gemm")],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {

@@ -56,7 +56,7 @@ impl Call for StateCall {
             ],
         ),
         constants: &[("op_name", "gdn")],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {

@@ -4,7 +4,8 @@
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
-//!   `context_mla_perf.parquet`, `generation_mla_perf.parquet`, `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
+//!   `context_mla_perf.parquet`, `generation_mla_perf.parquet`, `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`, `mla_bmm_perf.parquet`, `mla_context_module_perf.parquet`,
+//!   `mla_generation_module_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
@@ -12,6 +13,7 @@
 //! | file | columns, in any order |
 //! |---|---|
 //! | `gemm.csv` | `dtype,m,n,k,latency_us` |
+//! | `batched_gemm.csv` | `dtype,copies,m,n,k,latency_us` |
 //! | `attention_prefill.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,num_computed_tokens,latency_us` |
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
 //! | `attention_mixed.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,num_prefills,num_scheduled_tokens,num_computed_tokens,num_decodes,kv_tokens_total,latency_us` |
@@ -19,6 +21,7 @@
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
 //! | `nccl.csv` | `collective,num_gpus,message_bytes,latency_us` |
 //! | `linear_attention.csv` | `recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,num_scheduled_tokens,latency_us` |
+//! | `latent_block.csv` | `num_heads,kv_cache_dtype,batch_size,num_scheduled_tokens,num_computed_tokens,latency_us` |
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
 //! The fields of the call types say what each column means; `docs/measurements.md` explains them to those who measure.
@@ -26,7 +29,7 @@
 //! impossible value and a repeated shape are errors. `docs/measurements.md` lists the keys of `meta.toml`; a folder whose `kind`
 //! is not `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use ridgepoint::internals::efficiency::family::{FamilyVisitor, for_each_family};
@@ -35,9 +38,11 @@ use ridgepoint::{Error, Result};
 
 mod allreduce;
 mod attention;
+mod batched_gemm;
 mod calls;
 mod certificate;
 mod gemm;
+mod latent_block;
 mod linear_attention;
 mod moe;
 mod nccl;
@@ -53,9 +58,11 @@ mod tests;
 
 pub use allreduce::AllReduceCall;
 pub use attention::{DecodeCall, Heads, MixedCall, PrefillCall};
+pub use batched_gemm::BatchedGemmCall;
 pub use calls::Timed;
 pub use certificate::CERTIFICATE_FILE;
 pub use gemm::GemmCall;
+pub use latent_block::LatentBlockCall;
 pub use linear_attention::StateCall;
 pub use moe::MoeCall;
 pub use nccl::ExchangeCall;
@@ -93,7 +100,7 @@ impl Measurements {
         let names = file_names(dir)?;
         let mut stems = Stems(Vec::new());
         for_each_family(&mut stems)?;
-        stems.0.extend([MixedCall::STEM, SmallKernelCall::STEM]);
+        stems.0.extend([MixedCall::STEM, LatentBlockCall::STEM, SmallKernelCall::STEM]);
         let mut folder = Folder {
             dir,
             certificate: Certificate::read(dir, &stems.0)?,
@@ -105,6 +112,7 @@ impl Measurements {
         };
         for_each_family(&mut folder)?;
         folder.read::<MixedCall>()?;
+        folder.read::<LatentBlockCall>()?;
         folder.read::<SmallKernelCall>()?;
         folder.finish()?;
         Ok(Measurements { calls: folder.calls, sources: folder.sources, notes: folder.notes })
@@ -220,11 +228,12 @@ impl Folder<'_> {
         let mut positions: HashMap<(usize, C), usize> = HashMap::new();
         // The number of each shape's first row, and its times.
         let mut shapes: Vec<(usize, Vec<f64>)> = Vec::new();
-        let only = public.and_then(|public| public.only);
-        let mut others = 0_u64;
+        let only = public.map_or(&[][..], |public| public.only);
+        let mut others: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         while let Some(row) = reader.next_row()? {
-            if only.is_some_and(|(column, value)| row.text(column).is_some_and(|of| of != value)) {
-                others += 1;
+            let is_other = |(column, value): &&(&str, &str)| row.text(column).is_some_and(|of| of != *value);
+            if let Some(of) = only.iter().find(is_other) {
+                *others.entry(*of).or_default() += 1;
                 continue;
             }
             let source = match public {
@@ -244,7 +253,7 @@ impl Folder<'_> {
                 Some((_, times_us)) => times_us.push(latency_us),
             }
         }
-        if let Some((column, value)) = only.filter(|_| others > 0) {
+        for ((column, value), others) in others {
             self.notes.push(format!(
                 "{origin}: {others} rows whose {column} is not {value} were not read: no table takes them"
             ));

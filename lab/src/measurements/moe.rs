@@ -52,7 +52,7 @@ impl Call for MoeCall {
             ],
         ),
         constants: &[("op_name", "moe")],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {

@@ -28,7 +28,7 @@ impl Call for ExchangeCall {
         file: "nccl_perf.parquet",
         columns: public_columns("op_name,num_gpus,message_size,nccl_dtype,latency_us", &[("latency", "latency_us")]),
         constants: &[("kernel_source", "NCCL")],
-        only: None,
+        only: &[],
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {

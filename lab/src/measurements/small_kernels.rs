@@ -32,7 +32,7 @@ impl Call for SmallKernelCall {
             &[("m", "num_tokens"), ("k", "width"), ("latency", "latency_us")],
         ),
         constants: &[],
-        only: Some(("quant_dtype", "fp8")),
+        only: &[("quant_dtype", "fp8")],
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {

@@ -37,8 +37,8 @@ pub struct PublicTable {
     pub(super) columns: Columns,
     /// Columns that hold one value throughout; another value would be another operator.
     pub(super) constants: &'static [(&'static str, &'static str)],
-    /// A column whose rows of another value are of other kernels, which no table takes.
-    pub(super) only: Option<(&'static str, &'static str)>,
+    /// Columns whose rows of another value are of other kernels, which no table takes.
+    pub(super) only: &'static [(&'static str, &'static str)],
 }
 
 /// The columns of a public table, with those that it has besides the sizes.

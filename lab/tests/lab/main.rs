@@ -14,6 +14,7 @@ mod evaluate_support;
 #[path = "../ingest_support/mod.rs"]
 mod ingest_support;
 
+mod calibrate_latent_block;
 mod calibrate_off_table;
 mod evaluate;
 mod fit_queue;

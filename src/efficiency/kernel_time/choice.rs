@@ -65,6 +65,7 @@ impl Choice<'_> {
     /// The curve of the operator on this GPU.
     pub(super) fn curve(&mut self) -> Result<Curve> {
         match self.operator.kernel {
+            Kernel::Gemm { n, k, copies, weights, .. } if copies > 1 => self.batched(n, k, copies, weights),
             Kernel::Gemm { n, k, weights, .. } => self.gemm(n as f64, k as f64, weights),
             Kernel::AttentionPrefill { heads, .. } => {
                 let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
@@ -120,7 +121,7 @@ impl Choice<'_> {
         is_own
     }
 
-    fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
+    pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
         let (format, stand_in) = match (weights, self.dtype) {
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => (MatmulFormat::Fp8Block, None),
             (WeightFormat::Nvfp4, DType::Fp4) => (MatmulFormat::Nvfp4, Some(MatmulFormat::Fp8)),

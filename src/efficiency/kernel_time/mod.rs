@@ -2,6 +2,7 @@
 //! in each step.
 
 mod attention;
+mod batched;
 mod choice;
 mod collectives;
 mod crossing;
@@ -233,9 +234,10 @@ fn sustained(operator: &Operator, hardware: &Hardware, dtype: DType, mode: Effic
 /// Whether two operators differ in the batch only, so that one timer serves both.
 pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
     let is_same = match (a.kernel, b.kernel) {
-        (Kernel::Gemm { n, k, weights, .. }, Kernel::Gemm { n: n2, k: k2, weights: w2, .. }) => {
-            (n, k, weights) == (n2, k2, w2)
-        }
+        (
+            Kernel::Gemm { n, k, copies, weights, .. },
+            Kernel::Gemm { n: n2, k: k2, copies: copies2, weights: w2, .. },
+        ) => (n, k, copies, weights) == (n2, k2, copies2, w2),
         (Kernel::AttentionPrefill { heads, .. }, Kernel::AttentionPrefill { heads: other, .. })
         | (Kernel::AttentionDecode { heads, .. }, Kernel::AttentionDecode { heads: other, .. }) => heads == other,
         (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,

@@ -22,18 +22,7 @@ impl Calibrated for GemmModel {
     const NEIGHBOUR_SHARE: f64 = 0.0;
 
     fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        let GemmShape { m, n, k, .. } = *shape;
-        let work = shape.work();
-        let mut features = logs(&[m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
-        for (rows, columns) in GEMM_TILES {
-            let tiles = (m / rows).ceil() * (n / columns).ceil();
-            features.push(tiles.ln());
-            features.push((tiles / chip.sm_count).ceil() * chip.sm_count / tiles);
-        }
-        for rows in [16.0, 64.0, 128.0, 256.0] {
-            features.push((m / rows).ceil() * rows / m);
-        }
-        features
+        features_of(shape, chip)
     }
 
     /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
@@ -48,6 +37,22 @@ impl Calibrated for GemmModel {
         let call = &row.call;
         Ok(Placed::OnGrid(gemm_format(call, source)?, vec![call.n as f64, call.k as f64, call.m as f64]))
     }
+}
+
+/// Features of one product, or of a batch of them.
+pub(super) fn features_of(shape: &GemmShape, chip: &Chip) -> Vec<f64> {
+    let GemmShape { m, n, k, copies, .. } = *shape;
+    let work = shape.work();
+    let mut features = logs(&[m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
+    for (rows, columns) in GEMM_TILES {
+        let tiles = (m / rows).ceil() * (n / columns).ceil() * copies;
+        features.push(tiles.ln());
+        features.push((tiles / chip.sm_count).ceil() * chip.sm_count / tiles);
+    }
+    for rows in [16.0, 64.0, 128.0, 256.0] {
+        features.push((m / rows).ceil() * rows / m);
+    }
+    features
 }
 
 /// The kernel of a projection; an error is the reason why no table takes the row.

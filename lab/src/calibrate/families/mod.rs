@@ -2,6 +2,7 @@
 
 mod allreduce;
 pub(super) mod attention;
+mod batched_gemm;
 mod gemm;
 mod linear_attention;
 mod moe;

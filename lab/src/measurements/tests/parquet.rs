@@ -135,6 +135,31 @@ fn impossible_cells_of_a_public_table_are_refused() {
 }
 
 #[test]
+fn absorbed_projections_of_a_public_table_name_their_sides() {
+    let columns = |side: &'static str| {
+        [
+            ("bmm_dtype", Text(vec!["bfloat16"])),
+            ("op_name", Text(vec![side])),
+            ("num_heads", Integer(vec![16])),
+            ("num_tokens", Integer(vec![3])),
+            ("latency", Float(vec![Some(0.005)])),
+            ("framework", Text(vec!["VLLM"])),
+            ("version", Text(vec!["0.24.0"])),
+            ("device", Text(vec!["NVIDIA Imaginary"])),
+            ("kernel_source", Text(vec!["torch_bmm"])),
+        ]
+    };
+    // Inputs of 128 meet the latent space of 512 before attention, and leave it behind.
+    for (side, n, k) in [("mla_gen_pre", 512, 128), ("mla_gen_post", 128, 512)] {
+        let measurements = load_columns("mla_bmm_perf.parquet", &columns(side)).unwrap();
+        let call = BatchedGemmCall { dtype: MatmulFormat::Bfloat16, copies: 16, m: 3, n, k };
+        assert_eq!(measurements.of::<BatchedGemmCall>(), [Timed { call, latency_us: 5.0, source: 0 }]);
+    }
+    let error = load_columns("mla_bmm_perf.parquet", &columns("mla_gen")).unwrap_err();
+    assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("op_name"), "{error}");
+}
+
+#[test]
 fn a_column_that_could_be_part_of_the_shape_is_not_ignored() {
     let mut columns = gemm(vec![1], vec![Some(1.0)]);
     columns.push(("bias", Integer(vec![1])));
