@@ -54,8 +54,9 @@ struct Candidate<'a, F: Family> {
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
 const NEXT_ENGINE: f64 = 1e-3;
 
-/// What the series of another GPU of the same chip are further away: less than kernels of another engine are.
-const SAME_CHIP: f64 = 0.01;
+/// What the series of another GPU of the same chip are further away: less than kernels of another engine are than those of another
+/// version of the same one.
+const SAME_CHIP: f64 = 2e-3;
 
 /// What kernels are further away that are known to differ, as vLLM replaced its own or another engine has them: more than any stand-in
 /// of the right engine.

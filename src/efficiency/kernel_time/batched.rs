@@ -55,7 +55,7 @@ mod tests {
     /// A made-up table of an H100: 16 heads of 512 outputs at half the roofline's speed, whatever the tokens.
     const HALF: &str = r#"# operator = "batched_gemm"
 # hardware = "h100_sxm"
-# unit = "efficiency: percent of the roofline bound"
+# unit = "efficiency: per mille of the roofline bound"
 # command = "none"
 # [coefficients.bfloat16]
 # COEFFICIENTS
@@ -67,8 +67,8 @@ mod tests {
 # cross_validated_median_ape_pct = 1.0
 # cross_validated_mape_pct = 1.0
 # knots = [1.0, 64.0]
-series,copies,efficiency_pct
-1,16,50 50
+series,copies,efficiency
+1,16,500 500
 "#;
 
     fn absorbed() -> [Operator; 2] {
