@@ -47,7 +47,7 @@ struct Candidate<'a, F: Family> {
     gpu: &'a String,
     engine: Option<Engine>,
     table: Arc<Table<F>>,
-    /// What its series are further away than their kernels are.
+    /// Least distance of its series.
     distance: f64,
 }
 
@@ -57,6 +57,9 @@ const NEXT_ENGINE: f64 = 1e-3;
 /// What the series of another GPU of the same chip are further away: less than kernels of another engine are than those of another
 /// version of the same one.
 const SAME_CHIP: f64 = 2e-3;
+
+/// Within this distance a kernel has the same format and about the same sizes.
+const NEAR: f64 = 1.0;
 
 /// What kernels are further away that are known to differ, as vLLM replaced its own or another engine has them: more than any stand-in
 /// of the right engine.
@@ -180,17 +183,14 @@ impl Tables {
                 let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.differs_across(of, version));
                 distance(key) + if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 }
             };
+            let least_of = |engine: &Option<Engine>, table: &Table<F>| {
+                let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
+                keys.map(|key| distance(engine, &key)).fold(f64::INFINITY, f64::min)
+            };
+            let candidates = self.candidates::<F>(gpu, least_of)?.into_iter();
             // Series of one table: kernels of two engines are not averaged.
-            let mut best: Option<(f64, Candidate<F>)> = None;
-            for candidate in self.candidates::<F>(gpu)? {
-                let keys = candidate.table.header.series.keys().filter_map(|name| F::Key::parse(name));
-                let least = keys.map(|key| distance(&candidate.engine, &key)).fold(f64::INFINITY, f64::min);
-                let least = least + candidate.distance;
-                if least.is_finite() && best.as_ref().is_none_or(|(of_best, _)| least < *of_best) {
-                    best = Some((least, candidate));
-                }
-            }
-            let Some((_, Candidate { gpu, engine, table, .. })) = best else { continue };
+            let best = candidates.filter(|of| of.distance.is_finite()).min_by(|a, b| a.distance.total_cmp(&b.distance));
+            let Some(Candidate { gpu, engine, table, .. }) = best else { continue };
             let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
             let mut ranked: Vec<(f64, F::Key)> =
                 keys.map(|key| (distance(&engine, &key), key)).filter(|(distance, _)| distance.is_finite()).collect();
@@ -217,25 +217,34 @@ impl Tables {
         Err(Error::missing_table(&self.hardware.name, F::OPERATOR, hint))
     }
 
-    /// The tables of a GPU. Where they have no kernels of the wanted engine and engines' kernels differ much, those that the engine has on
-    /// another GPU of the same chip stand beside them: on a GB200, SGLang's experts by the tables of vLLM have a median error of 10 %, and by
-    /// SGLang's of a B200 one of 3 %.
-    fn candidates<'a, F: Family>(&'a self, gpu: &'a String) -> Result<Vec<Candidate<'a, F>>> {
-        let tables = self.tables::<F>(gpu)?;
+    /// The tables of a GPU, by the least distance of their series. Where the wanted engine has none that is near and engines' kernels differ
+    /// much, those that it has on another GPU of the same chip stand beside them: on a GB200, SGLang's experts by the tables of vLLM have a
+    /// median error of 10 %, and by SGLang's of a B200 one of 3 %.
+    fn candidates<'a, F: Family>(
+        &'a self,
+        gpu: &'a String,
+        least_of: impl Fn(&Option<Engine>, &Table<F>) -> f64,
+    ) -> Result<Vec<Candidate<'a, F>>> {
         let is_wanted = |engine: &Option<Engine>| engine.as_ref().is_none_or(|of| self.engine.has_name_of(of));
-        let is_alone = tables.is_empty() || tables.iter().any(|(engine, _)| is_wanted(engine));
-        let other_engine = F::OTHER_ENGINE.filter(|_| !is_alone && *gpu == self.hardware.name);
         let mut candidates = Vec::new();
-        for (place, (engine, table)) in tables.into_iter().enumerate() {
-            let distance = NEXT_ENGINE * place as f64 + other_engine.unwrap_or(0.0);
+        for (place, (engine, table)) in self.tables::<F>(gpu)?.into_iter().enumerate() {
+            let distance = least_of(&engine, &table) + NEXT_ENGINE * place as f64;
             candidates.push(Candidate { gpu, engine, table, distance });
         }
-        for gpu in self.gpus.iter().filter(|of| other_engine.is_some() && **of != self.hardware.name) {
+        let is_near = |of: &Candidate<F>| is_wanted(&of.engine) && of.distance < NEAR;
+        let Some(other_engine) = F::OTHER_ENGINE else { return Ok(candidates) };
+        if candidates.is_empty() || candidates.iter().any(is_near) || *gpu != self.hardware.name {
+            return Ok(candidates);
+        }
+        candidates.iter_mut().filter(|of| !is_wanted(&of.engine)).for_each(|of| of.distance += other_engine);
+        for gpu in self.gpus.iter().filter(|of| **of != self.hardware.name) {
             if !is_same_chip(&self.hardware, &self.gpu_named(gpu)?) {
                 continue;
             }
-            let wanted = self.tables::<F>(gpu)?.into_iter().filter(|(engine, _)| is_wanted(engine));
-            candidates.extend(wanted.map(|(engine, table)| Candidate { gpu, engine, table, distance: SAME_CHIP }));
+            for (engine, table) in self.tables::<F>(gpu)?.into_iter().filter(|(engine, _)| is_wanted(engine)) {
+                let distance = least_of(&engine, &table) + SAME_CHIP;
+                candidates.push(Candidate { gpu, engine, table, distance });
+            }
         }
         Ok(candidates)
     }

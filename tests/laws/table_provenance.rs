@@ -234,6 +234,12 @@ fn an_engine_that_was_not_measured_on_a_gpu_has_its_kernels_of_the_same_chip() {
     };
     assert_eq!(attention("gb200", "trtllm-1.3"), ("b200_sxm".to_owned(), "trtllm-1.3".to_owned()));
     assert_eq!(attention("b200", "trtllm-1.3"), ("b200_sxm".to_owned(), "trtllm-1.3".to_owned()));
+    assert_eq!(
+        attention("h200", "sglang-0.5"),
+        ("h100_sxm".to_owned(), "sglang-0.5".to_owned()),
+        "it has others of it"
+    );
+    assert_eq!(attention("gb300", "vllm-0.24"), ("b300_sxm".to_owned(), "vllm-0.24".to_owned()));
     assert_eq!(attention("gb200", "vllm-0.24"), ("gb200".to_owned(), "vllm-0.24".to_owned()));
     assert_eq!(
         attention("b300", "trtllm-1.3"),

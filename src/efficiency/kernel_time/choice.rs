@@ -46,6 +46,16 @@ pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
     }
 }
 
+/// The format in which the kernels of an operator multiply. On Blackwell SGLang and TensorRT-LLM quantise the inputs of mxfp4 experts to
+/// mxfp8 (SGLang's `flashinfer_mxfp4` with its default precision, TensorRT-LLM's `W4A8_MXFP4_MXFP8`); vLLM keeps 16 bits unless it is told.
+pub(super) fn multiplied_dtype(operator: &Operator, tables: &Tables) -> DType {
+    let is_quantised = tables.architecture() == Architecture::Blackwell && !tables.engine().is_vllm();
+    match operator.kernel {
+        Kernel::Moe { experts, .. } if experts.weights == WeightFormat::Mxfp4 && is_quantised => DType::Fp8,
+        _ => operator.compute_dtype,
+    }
+}
+
 /// The search for the series that answer for an operator.
 pub(super) struct Choice<'a> {
     pub(super) operator: &'a Operator,
@@ -113,6 +123,7 @@ impl Choice<'_> {
     fn is_own_format(&mut self, weights: WeightFormat, format: MatmulFormat) -> bool {
         let is_own = match MatmulFormat::from(weights) {
             MatmulFormat::Float16 => format == MatmulFormat::Bfloat16,
+            MatmulFormat::Mxfp4 => matches!(format, MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8),
             own => format == own,
         };
         if !is_own {
@@ -240,6 +251,7 @@ impl Choice<'_> {
             (WeightFormat::Plain(_), _) => MatmulFormat::Bfloat16,
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => MatmulFormat::Fp8Block,
             (WeightFormat::Nvfp4, DType::Fp4) => MatmulFormat::Nvfp4,
+            (WeightFormat::Mxfp4, DType::Fp8) => MatmulFormat::Mxfp4Mxfp8,
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MatmulFormat::Fp8,
             (WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } | WeightFormat::Int8, _) => MatmulFormat::Bfloat16,
             (WeightFormat::Mxfp4, _) => MatmulFormat::Mxfp4,

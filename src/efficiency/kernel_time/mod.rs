@@ -22,7 +22,7 @@ use crate::hardware::Hardware;
 use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::{self, time_us};
-use choice::{Choice, usable_dtype};
+use choice::{Choice, multiplied_dtype, usable_dtype};
 use crossing::Crossing;
 
 /// Least time of a kernel inside a CUDA graph of a step, from its start to that of the next, µs. In steps of one and eight decodes of
@@ -107,7 +107,7 @@ impl Timer {
     /// [`ErrorKind::Invalid`](crate::ErrorKind) if no link joins the ranks and no network is known.
     pub fn new(operator: &Operator, hardware: &Hardware, tables: &Tables, mode: EfficiencyMode) -> Result<Self> {
         let is_network = operator.group == OperatorGroup::Communication;
-        let (dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
+        let (dtype, weight_only) = usable_dtype(multiplied_dtype(operator, tables), hardware);
         let link = hardware.interconnect;
         let crossing = Crossing::new(operator, hardware)?;
         let chip = Chip::new(hardware, dtype)?;
