@@ -30,7 +30,7 @@ CLOSED_LOOPS = {
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
 # Errors of a series' rows left out.
 MEDIAN, MEAN = "cross_validated_median_ape_pct", "cross_validated_mape_pct"
-GPUS_WITH_TABLES = [*GPUS, "b200_sxm", "gb200", "b300_sxm", "l40s", "rtx_pro_6000_server"]
+GPUS_WITH_TABLES = [*GPUS, "b200_sxm", "gb200", "b300_sxm", "gb300", "l40s", "rtx_pro_6000_server"]
 
 
 def pct(value, signed=False):
@@ -445,7 +445,7 @@ def series_of_tables(reports):
             if not engine:
                 engine = re.search(r"--measurements ([a-z]+-\d+\.\d+)", of["command"])[1]
             for key, one in of["series"].items():
-                is_latent = re.search(r"/(mla|indexer|dsa)/", key)
+                is_latent = operator == "batched_gemm" or re.search(r"/(mla|indexer|dsa)/", key)
                 family = "latent, sparse" if is_latent else operators.get(operator, operator)
                 found.setdefault((gpu, engine), {}).setdefault(family, []).append(one)
     return sorted(found.items(), key=lambda of: (GPUS_WITH_TABLES.index(of[0][0]), of[0][1]))

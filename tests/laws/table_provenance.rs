@@ -3,8 +3,8 @@
 use crate::compare;
 
 use compare::is_rel;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::dtype::{DType, MatmulFormat};
 use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
