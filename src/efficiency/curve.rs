@@ -107,6 +107,9 @@ pub struct DecodeCurve {
     pub(super) batch_factor: f64,
     /// The series is of latent attention, whose values lie in its keys.
     pub(super) is_latent: bool,
+    /// Keys of a knot beyond a power of two: sparse attention was timed at 2^n cached tokens. Residuals are looked up so much further on, so
+    /// that they bend at powers of two like all others, which a compiled step has as knots.
+    beyond: f64,
 }
 
 impl DecodeCurve {
@@ -118,6 +121,7 @@ impl DecodeCurve {
             curve: Curve::new(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
             is_latent: matches!(series.key.head_size, HeadSize::Latent | HeadSize::Sparse),
+            beyond: if matches!(series.key.head_size, HeadSize::Sparse | HeadSize::Indexer) { 1.0 } else { 0.0 },
         }
     }
 
@@ -134,14 +138,15 @@ impl DecodeCurve {
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
-        self.curve.timed::<DecodeModel>(&self.seen(shape), &[shape.keys.max(1.0), shape.batch * self.batch_factor])
+        let at = [shape.keys.max(1.0) + self.beyond, shape.batch * self.batch_factor];
+        self.curve.timed::<DecodeModel>(&self.seen(shape), &at)
     }
 
     /// Time that reading `keys` keys of each request adds to a call, µs.
     fn read_us(&self, requests: f64, keys: f64, heads: HeadShape) -> f64 {
         let us = |keys: f64| {
             let shape = AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads };
-            self.curve.unbounded::<DecodeModel>(&shape, &[keys, requests * self.batch_factor]).0
+            self.curve.unbounded::<DecodeModel>(&shape, &[keys + self.beyond, requests * self.batch_factor]).0
         };
         us(keys.max(1.0)) - us(1.0)
     }

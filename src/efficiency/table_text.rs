@@ -83,7 +83,7 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
     for first in (0..grid.num_cells()).step_by(width) {
         let Some(used) = (first..first + width).rev().find(|cell| grid.get(*cell).is_some()) else { continue };
         let at = grid.point(first)[..last].to_vec();
-        let is_same = |(own, of_above): &(&f64, &f64)| own == of_above;
+        let is_same = |(own, of_above): &(&f64, &f64)| own.to_bits() == of_above.to_bits();
         let shared = above.iter().flat_map(|above| at.iter().zip(above).take_while(is_same)).count();
         let coordinates: String = at[shared..].iter().map(|value| format!("{value},")).collect();
         let id = if shared > 0 { String::new() } else { format!("{id},") };

@@ -73,6 +73,8 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("deepseek-r1", 685e9, 14e9, CARD),
     ("deepseek-v3.1", 685e9, 14e9, CARD),
     ("deepseek-v3.1-nvfp4", 671_026_419_200.0, 0.0, UNQUANTISED),
+    ("deepseek-r1-nvfp4", 671_026_419_200.0, 0.0, UNQUANTISED),
+    ("deepseek-v3-nvfp4", 671_026_419_200.0, 0.0, UNQUANTISED),
     ("deepseek-v3.2", 685e9, 14e9, CARD),
     ("deepseek-v3.2-nvfp4", 685e9, 14e9, UNQUANTISED),
     // 744 B, 40 B of them active. GLM-5.2 has the same layers, most of them without an indexer of their own.

@@ -313,8 +313,8 @@ fn a_broken_table_names_its_file_and_row() {
     };
     let (points, values) = lines[first].rsplit_once(',').unwrap();
     let (_, later_values) = values.split_once(' ').unwrap();
-    with(&changed(first, format!("{points},NaN {later_values}"))).fails(1, &["gemm.csv: row 1", "NaN", "(0, 100]"]);
-    with(&changed(first, format!("{points},101 {later_values}"))).fails(1, &["gemm.csv: row 1", "101"]);
+    with(&changed(first, format!("{points},NaN {later_values}"))).fails(1, &["gemm.csv: row 1", "NaN", "(0, 1000]"]);
+    with(&changed(first, format!("{points},1001 {later_values}"))).fails(1, &["gemm.csv: row 1", "1001"]);
     with(&changed(first + 1, lines[first].to_owned())).fails(1, &["gemm.csv: row 2", "one line per point"]);
     let mut cut = changed(first, lines[first].to_owned());
     cut.remove(first);
