@@ -138,15 +138,20 @@ impl DecodeCurve {
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
-        let at = [shape.keys.max(1.0) + self.beyond, shape.batch * self.batch_factor];
+        let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
         self.curve.timed::<DecodeModel>(&self.seen(shape), &at)
+    }
+
+    /// Where the residual of `keys` keys lies on the axis of the table.
+    pub(super) fn knot(&self, keys: f64) -> f64 {
+        keys + self.beyond
     }
 
     /// Time that reading `keys` keys of each request adds to a call, µs.
     fn read_us(&self, requests: f64, keys: f64, heads: HeadShape) -> f64 {
         let us = |keys: f64| {
             let shape = AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads };
-            self.curve.unbounded::<DecodeModel>(&shape, &[keys + self.beyond, requests * self.batch_factor]).0
+            self.curve.unbounded::<DecodeModel>(&shape, &[self.knot(keys), requests * self.batch_factor]).0
         };
         us(keys.max(1.0)) - us(1.0)
     }

@@ -64,7 +64,7 @@ impl Timer {
         });
         let by_keys = (0..axis.num_knots()).map(|index| {
             let keys = axis.knot(index);
-            (keys, residuals.place(0, keys), DecodeModel::split_us(coefficients, keys))
+            (keys, residuals.place(0, decode.knot(keys)), DecodeModel::split_us(coefficients, keys))
         });
         let (by_requests, by_keys): (Vec<_>, Vec<_>) = (by_requests.collect(), by_keys.collect());
         let one = decode.seen(&mean_attention(1.0, 1.0, 1.0, 1.0, heads));
