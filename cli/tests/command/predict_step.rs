@@ -317,7 +317,7 @@ fn a_broken_table_names_its_file_and_row() {
     with(&changed(first, format!("{points},1001 {later_values}"))).fails(1, &["gemm.csv: row 1", "1001"]);
     with(&changed(first + 1, lines[first].to_owned())).fails(1, &["gemm.csv: row 2", "one line per point"]);
     let mut cut = changed(first, lines[first].to_owned());
-    cut.remove(first);
+    cut.remove(first + 1);
     with(&cut).fails(1, &["gemm.csv", "lines, its header says"]);
     with(&changed(0, "# operator = \"gemm\"\n# colour = \"red\"".to_owned())).fails(1, &["gemm.csv", "colour"]);
 }
