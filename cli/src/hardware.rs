@@ -167,21 +167,20 @@ impl GpuEntry {
         let name = &self.hardware.name;
         let texts: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
         let all = self.table_headers.take().unwrap_or_default();
+        let num_series: usize = all.values().map(|of| of.series.len()).sum();
         let mut chosen = BTreeMap::new();
-        for (table, of) in &all {
+        for (table, mut of) in all {
             let engine = of.engine();
-            let has_all = |(key, header): &(&String, &SeriesHeader)| {
+            of.series.retain(|key, header| {
                 let about = format!("{table} {engine} {key} {}", header.source).to_lowercase();
                 texts.iter().all(|text| about.contains(text.as_str()))
-            };
-            let series: BTreeMap<_, _> =
-                of.series.iter().filter(has_all).map(|(key, header)| (key.clone(), header.clone())).collect();
-            if !series.is_empty() {
-                chosen.insert(table.clone(), GpuTable::new(of.engine.clone(), of.command.clone(), series));
+            });
+            if !of.series.is_empty() {
+                chosen.insert(table, GpuTable::new(of.engine, of.command, of.series));
             }
         }
         if chosen.is_empty() {
-            let (value, reason) = match all.values().map(|of| of.series.len()).sum::<usize>() {
+            let (value, reason) = match num_series {
                 0 => (name.clone(), "has no tables of its own".to_owned()),
                 n => {
                     let way_out = "without a text, --series lists them all";

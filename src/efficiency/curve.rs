@@ -8,7 +8,7 @@ use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
 use super::kernel_model::{CachedKeys, DecodeModel, MoeModel, PrefillModel, tiled_keys};
-use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
+use super::keys::{AttentionKey, BatchedGemmKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
 use super::state_model::StateModel;
@@ -107,8 +107,7 @@ pub struct DecodeCurve {
     pub(super) batch_factor: f64,
     /// The series is of latent attention, whose values lie in its keys.
     pub(super) is_latent: bool,
-    /// Keys of a knot beyond a power of two: sparse attention was timed at 2^n cached tokens. Residuals are looked up so much further on, so
-    /// that they bend at powers of two like all others, which a compiled step has as knots.
+    /// Keys between a power of two and the knot after it: one for sparse attention, which was timed at 2^n cached tokens, else none.
     beyond: f64,
 }
 
@@ -142,7 +141,7 @@ impl DecodeCurve {
         self.curve.timed::<DecodeModel>(&self.seen(shape), &at)
     }
 
-    /// Where the residual of `keys` keys lies on the axis of the table.
+    /// The place of `keys` keys on the table's axis. Powers of two lie on knots, as in compiled steps, which have no other bends.
     pub(super) fn knot(&self, keys: f64) -> f64 {
         keys + self.beyond
     }
@@ -328,25 +327,37 @@ pub fn mean_attention(
     }
 }
 
+/// Distance of a series of batched products from a kernel: infinite for another format, 0 for the same sides.
+pub fn batched_distance(key: &BatchedGemmKey, wanted: &BatchedGemmKey) -> f64 {
+    if key.format != wanted.format {
+        return f64::INFINITY;
+    }
+    log_ratio(key.n, wanted.n as f64) + log_ratio(key.k, wanted.k as f64)
+}
+
+fn log_ratio(a: u64, b: f64) -> f64 {
+    (a as f64 / b).ln().abs()
+}
+
 /// Distance of an attention series from a kernel; 0 for the same kernel.
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = match (key.head_size, wanted.head_size) {
-        (HeadSize::Plain(a), HeadSize::Plain(b)) => (a as f64 / b as f64).ln().abs(),
+        (HeadSize::Plain(a), HeadSize::Plain(b)) => log_ratio(a, b as f64),
         (HeadSize::Latent, HeadSize::Latent)
         | (HeadSize::Sparse, HeadSize::Sparse)
         | (HeadSize::Indexer, HeadSize::Indexer) => 0.0,
         // Kernels of latent attention over all tokens read as many keys as were picked, but in order.
         (HeadSize::Latent, HeadSize::Sparse) => 5.0,
-        (HeadSize::Plain(width), HeadSize::Sparse | HeadSize::Indexer) => 10.0 + (width as f64 / 128.0).ln().abs(),
+        (HeadSize::Plain(width), HeadSize::Sparse | HeadSize::Indexer) => 10.0 + log_ratio(width, 128.0),
         (HeadSize::Sparse | HeadSize::Indexer, _) | (HeadSize::Latent, HeadSize::Indexer) => f64::INFINITY,
         // Grouped-query kernels stand in for latent attention, those of head size 128 first.
-        (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + (width as f64 / 128.0).ln().abs(),
+        (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + log_ratio(width, 128.0),
         (HeadSize::Latent, HeadSize::Plain(_)) => f64::INFINITY,
     };
     let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
     let window = match (key.window, wanted.window) {
         (None, None) => 0.0,
-        (Some(a), Some(b)) => 0.2 * (a as f64 / b as f64).ln().abs(),
+        (Some(a), Some(b)) => 0.2 * log_ratio(a, b as f64),
         _ => 3.0,
     };
     let engine = match [&wanted.engine, &key.engine].map(|name| Engine::parse(name, None)) {
@@ -361,16 +372,14 @@ pub fn state_distance(key: &StateKey, wanted: &StateKey) -> f64 {
     if (key.kernel, key.recurrence) != (wanted.kernel, wanted.recurrence) {
         return f64::INFINITY;
     }
-    let log_ratio = |a: u64, b: u64| (a as f64 / b as f64).ln().abs();
-    log_ratio(key.key_head_dim, wanted.key_head_dim)
-        + log_ratio(key.head_dim, wanted.head_dim)
-        + log_ratio(key.conv_kernel, wanted.conv_kernel)
+    log_ratio(key.key_head_dim, wanted.key_head_dim as f64)
+        + log_ratio(key.head_dim, wanted.head_dim as f64)
+        + log_ratio(key.conv_kernel, wanted.conv_kernel as f64)
 }
 
 /// Distance of a measured expert layer from another one of `shape` per rank; 0 for the same layer.
 /// A layer is measured whole and split by its own tensor-parallel size: the split that comes nearest counts.
 pub fn expert_layer_distance(key: &MoeKey, shape: &MoeShape) -> f64 {
-    let log_ratio = |a: u64, b: f64| (a as f64 / b).ln().abs();
     log_ratio(key.num_experts, shape.experts)
         + 0.5 * log_ratio(key.top_k, shape.top_k)
         + 0.5 * log_ratio(key.hidden_size, shape.hidden)

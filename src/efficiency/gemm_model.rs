@@ -26,6 +26,9 @@ pub const GEMM_TILES: [(f64, f64); 8] = [
     (32.0, 64.0),
 ];
 
+/// Rows of the narrowest of them.
+pub const NARROWEST_TILE: u64 = 16;
+
 impl Family for GemmModel {
     type Shape = GemmShape;
     type Key = MatmulFormat;

@@ -4,7 +4,6 @@ use super::super::gemm_model::GemmModel;
 use super::*;
 use crate::dtype::MatmulFormat;
 use crate::efficiency::keys::Key;
-use crate::physics::projection::GemmShape;
 
 const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
 
@@ -14,15 +13,7 @@ fn defaults<M: Family>() -> Vec<f64> {
 
 #[test]
 fn a_large_gemm_is_near_its_compute_bound() {
-    let shape = GemmShape {
-        m: 8192.0,
-        n: 8192.0,
-        k: 8192.0,
-        copies: 1.0,
-        input_bytes: 2.0,
-        weight_bytes: 2.0,
-        output_bytes: 2.0,
-    };
+    let shape = GemmModel::shape(&MatmulFormat::Bfloat16, &[8192.0, 8192.0, 8192.0]);
     // 2·8192³ FLOP at 1 PFLOP/s.
     assert!((GemmModel::bound_us(&shape, &CHIP) - 1_099.511_627_776).abs() < 1e-6);
     let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
@@ -33,15 +24,7 @@ fn a_large_gemm_is_near_its_compute_bound() {
 fn one_row_past_a_tile_costs_another_wave() {
     let c = defaults::<GemmModel>();
     let at = |m| {
-        let shape = GemmShape {
-            m,
-            n: 16_896.0,
-            k: 8192.0,
-            copies: 1.0,
-            input_bytes: 2.0,
-            weight_bytes: 2.0,
-            output_bytes: 2.0,
-        };
+        let shape = GemmModel::shape(&MatmulFormat::Bfloat16, &[16_896.0, 8192.0, m]);
         GemmModel::time_us(&c, &shape, &CHIP)
     };
     assert!(at(129.0) > 1.02 * at(128.0));

@@ -172,7 +172,7 @@ impl<F: Family> Table<F> {
         Ok(series)
     }
 
-    /// The coordinates and values of a line. `above` has the coordinates of the line above, and gets its own.
+    /// Reads a line. `above` holds the coordinates of the line above and is set to those of this one.
     fn point<'t>(&self, text: &'t str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point<'t>> {
         let mut values = &text[line.values.clone()];
         for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(above.iter_mut()).skip(line.shared) {

@@ -79,15 +79,15 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
         let residual = residual_of::<F>(&shape, per_mille.parse().ok()?, &series.coefficients, chip);
         Some((per_mille, Value { log_knot: *log_knot, residual, is_filled_in: origin == Provenance::Interpolated }))
     };
-    let mut above: Option<Vec<f64>> = None;
+    let mut above = Vec::new();
     for first in (0..grid.num_cells()).step_by(width) {
         let Some(used) = (first..first + width).rev().find(|cell| grid.get(*cell).is_some()) else { continue };
         let at = grid.point(first)[..last].to_vec();
         let is_same = |(own, of_above): &(&f64, &f64)| own.to_bits() == of_above.to_bits();
-        let shared = above.iter().flat_map(|above| at.iter().zip(above).take_while(is_same)).count();
+        let shared = at.iter().zip(&above).take_while(is_same).count();
         let coordinates: String = at[shared..].iter().map(|value| format!("{value},")).collect();
         let id = if shared > 0 { String::new() } else { format!("{id},") };
-        above = Some(at);
+        above = at;
         let cells: Vec<Option<(String, Value)>> = (first..=used).zip(&grid.log_axes[last]).map(known).collect();
         let values: Vec<Option<Value>> = cells.iter().map(|cell| cell.as_ref().map(|(_, value)| *value)).collect();
         let field = |(cell, matters): (Option<(String, Value)>, bool)| match cell {

@@ -82,7 +82,7 @@ impl Hardware {
     /// # Errors
     /// A built-in file that is malformed.
     pub fn other_cards(&self) -> Result<Vec<String>> {
-        Ok(siblings(self, family_of(self), builtin()?.iter()).into_iter().map(str::to_owned).collect())
+        Ok(siblings(self, builtin()?.iter()).into_iter().map(str::to_owned).collect())
     }
 
     /// Parses a JSON of GPUs as [`Hardware::find`] describes it, and returns the GPU `wanted`, or the only one.
@@ -138,11 +138,11 @@ fn matches<'a>(gpus: &'a [Hardware], key: &str) -> Vec<&'a Hardware> {
 
 /// Says which edition of a card is meant where the name tells none. The exact short name is never in doubt.
 fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Option<String> {
-    let (family, edition) = split_edition(&gpu.display_name)?;
+    let (_, edition) = split_edition(&gpu.display_name)?;
     if name == gpu.name || name.to_lowercase().contains(&edition.to_lowercase()) {
         return None;
     }
-    let others = siblings(gpu, family, gpus);
+    let others = siblings(gpu, gpus);
     (!others.is_empty()).then(|| {
         format!(
             "'{name}' is the name of several cards: taken as {} ({}); {} is another, and one that is not listed needs a TOML file",
@@ -153,8 +153,9 @@ fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a H
     })
 }
 
-/// Names of the other cards that `family_of` says are of this family, each once.
-fn siblings<'a>(gpu: &Hardware, family: &str, gpus: impl Iterator<Item = &'a Hardware>) -> Vec<&'a str> {
+/// Names of the other cards of a GPU's family, each once.
+fn siblings<'a>(gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Vec<&'a str> {
+    let family = family_of(gpu);
     let mut others: Vec<&str> = Vec::new();
     for other in gpus.filter(|other| other.name != gpu.name && family_of(other) == family) {
         if !others.contains(&other.name.as_str()) {

@@ -46,8 +46,8 @@ impl Shape for GemmShape {
     /// FLOPs, and bytes with inputs and weights read once and outputs written once.
     ///
     /// # Formula
-    /// FLOPs `2·m·n·k`: a multiplication and an addition per term. Bytes `m·k·b_in + n·k·b_weight + m·n·b_out`. Both are those of
-    /// one product, and a call has `copies` of them.
+    /// FLOPs `2·m·n·k`: a multiplication and an addition per term. Bytes `m·k·b_in + n·k·b_weight + m·n·b_out`. A call has
+    /// `copies` such products.
     ///
     /// # Source
     /// Definition of the matrix product; compulsory traffic of the roofline model (Williams, Waterman and Patterson,

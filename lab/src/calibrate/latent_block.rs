@@ -1,8 +1,8 @@
 //! Measured blocks of latent attention. No table is built from them: a check predicts each as the sum of a step's operators.
 #![expect(clippy::cast_possible_truncation, reason = "the requests of a block are limited")]
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
 use ridgepoint::internals::physics::{OperatorId, OperatorKind, StepPlan};
@@ -50,7 +50,7 @@ pub struct LatentBlock {
 }
 
 impl LatentBlock {
-    /// The block of a row; an error is the reason why it cannot be predicted.
+    /// Reads the block of a row. The error says why it cannot be predicted.
     pub(super) fn new(row: &Timed<LatentBlockCall>, source: &Source) -> std::result::Result<Self, String> {
         let too_long = |_| TOO_LONG;
         let scheduled = u32::try_from(row.call.num_scheduled_tokens).map_err(too_long)?;
@@ -84,10 +84,10 @@ fn shortest_us(blocks: &[LatentBlock]) -> BTreeMap<(String, u64), f64> {
     shortest
 }
 
-/// Predicts blocks of one number of heads and format of the cache.
+/// Predicts the blocks that have one number of heads and one format of the KV cache.
 struct BlockTimer<'a> {
     plan: StepPlan,
-    timers: HashMap<OperatorId, Timer>,
+    timers: BTreeMap<OperatorId, Timer>,
     hardware: &'a Hardware,
     tables: &'a Tables,
 }
@@ -97,7 +97,7 @@ impl<'a> BlockTimer<'a> {
         let kv_cache_dtype = Some(block.kv_dtype);
         let deployment = Deployment { kv_cache_dtype, enforce_eager: true, ..Deployment::default() };
         let plan = StepPlan::for_engine(&model(block.num_heads)?, &deployment, tables.engine())?;
-        Ok(BlockTimer { plan, timers: HashMap::new(), hardware, tables })
+        Ok(BlockTimer { plan, timers: BTreeMap::new(), hardware, tables })
     }
 
     /// The sum of the operators between the layer's norms and its feed-forward part, µs.
@@ -108,12 +108,13 @@ impl<'a> BlockTimer<'a> {
         let from_norms = operators.iter().skip_while(|of| of.id.kind != OperatorKind::Norms).skip(1);
         let mut sum_us = 0.0;
         for operator in from_norms.take_while(|of| of.id.kind != OperatorKind::GateUpProj) {
-            if !self.timers.contains_key(&operator.id) {
-                let timer = Timer::new(operator, self.hardware, self.tables, EfficiencyMode::Tables)?;
-                self.timers.insert(operator.id, timer);
-            }
-            let time = self.timers.get(&operator.id).map(|timer| timer.time(operator).time_us);
-            sum_us += operator.count as f64 * time.unwrap_or(0.0);
+            let timer = match self.timers.entry(operator.id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    new.insert(Timer::new(operator, self.hardware, self.tables, EfficiencyMode::Tables)?)
+                }
+            };
+            sum_us += operator.count as f64 * timer.time(operator).time_us;
         }
         Ok(sum_us)
     }
@@ -126,7 +127,7 @@ impl OffTable {
     /// Those of reading tables, and of contexts that are longer than the model's.
     pub fn check_latent_blocks(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let shortest_us = shortest_us(&self.latent_blocks);
-        let mut timers: BTreeMap<(u64, String), BlockTimer<'_>> = BTreeMap::new();
+        let mut timers: BTreeMap<(u64, DType), BlockTimer<'_>> = BTreeMap::new();
         let (mut predictions, mut left_out) = (Vec::with_capacity(self.latent_blocks.len()), LeftOut::new());
         for block in &self.latent_blocks {
             let label = block.label();
@@ -135,8 +136,7 @@ impl OffTable {
                 leave_out(&mut left_out, FLOOR, 1);
                 continue;
             }
-            let key = (block.num_heads, block.kv_dtype.to_string());
-            let timer = match timers.entry(key) {
+            let timer = match timers.entry((block.num_heads, block.kv_dtype)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(BlockTimer::new(block, hardware, tables)?),
             };

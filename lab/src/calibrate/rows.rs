@@ -91,6 +91,11 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
 const NO_CHECK: &str = "no table takes it, and no check";
 const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
 
+/// The calls that have a place. The reasons of the others go to `left_out`.
+fn placed<T>(calls: impl Iterator<Item = std::result::Result<T, String>>, left_out: &mut LeftOut) -> Vec<T> {
+    calls.filter_map(|call| call.map_err(|reason| leave_out(left_out, &reason, 1)).ok()).collect()
+}
+
 impl Rows {
     /// Places every measurement.
     ///
@@ -104,27 +109,15 @@ impl Rows {
         let mut placing = Placing { measurements, sources, hardware, rows };
         for_each_family(&mut placing)?;
         let Placing { mut rows, sources, .. } = placing;
-        let left_out = rows.left_out.entry(MIXED).or_default();
-        for row in measurements.of::<MixedCall>() {
-            match MixedAttention::new(row, &sources[row.source]) {
-                Ok(call) => rows.off_table.mixed.push(call),
-                Err(reason) => leave_out(left_out, &reason, 1),
-            }
-        }
-        let left_out = rows.left_out.entry(LATENT_BLOCK).or_default();
-        for row in measurements.of::<LatentBlockCall>() {
-            match LatentBlock::new(row, &sources[row.source]) {
-                Ok(block) => rows.off_table.latent_blocks.push(block),
-                Err(reason) => leave_out(left_out, &reason, 1),
-            }
-        }
-        let left_out = rows.left_out.entry(SMALL_KERNELS).or_default();
-        for row in measurements.of::<SmallKernelCall>() {
-            match SmallCall::new(row) {
-                Ok(call) => rows.off_table.small_kernels.push(call),
-                Err(reason) => leave_out(left_out, &reason, 1),
-            }
-        }
+        let Rows { left_out, off_table, .. } = &mut rows;
+        let mixed = measurements.of::<MixedCall>().iter();
+        off_table.mixed =
+            placed(mixed.map(|row| MixedAttention::new(row, &sources[row.source])), left_out.entry(MIXED).or_default());
+        let blocks = measurements.of::<LatentBlockCall>().iter();
+        let blocks = blocks.map(|row| LatentBlock::new(row, &sources[row.source]));
+        off_table.latent_blocks = placed(blocks, left_out.entry(LATENT_BLOCK).or_default());
+        let small = measurements.of::<SmallKernelCall>().iter().map(SmallCall::new);
+        off_table.small_kernels = placed(small, left_out.entry(SMALL_KERNELS).or_default());
         Ok(rows)
     }
 

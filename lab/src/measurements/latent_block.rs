@@ -17,7 +17,7 @@ pub struct LatentBlockCall {
     pub batch_size: u64,
     /// New tokens of each request; 1 for decodes.
     pub num_scheduled_tokens: u64,
-    /// Tokens of each request that were in the cache before.
+    /// Cached tokens of each request.
     pub num_computed_tokens: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Chooses the series of batched products: the absorbed projections of latent attention.
 
 use super::super::batched_gemm::BatchedGemmModel;
-use super::super::curve::GemmCurve;
+use super::super::curve::{GemmCurve, batched_distance};
 use super::super::family::Family;
 use super::super::keys::BatchedGemmKey;
 use super::super::tables::if_any;
@@ -16,11 +16,7 @@ impl Choice<'_> {
     /// product with the outputs of all heads stands in.
     pub(super) fn batched(&mut self, n: u64, k: u64, copies: u64, weights: WeightFormat) -> Result<Curve> {
         let wanted = BatchedGemmKey { format: MatmulFormat::Bfloat16, n, k };
-        let distance = |key: &BatchedGemmKey| match key.format == wanted.format {
-            true => log_ratio(key.n, n) + log_ratio(key.k, k),
-            false => f64::INFINITY,
-        };
-        let found = if_any(self.tables.nearest::<BatchedGemmModel>(distance, 1, &[]))?;
+        let found = if_any(self.tables.nearest::<BatchedGemmModel>(|key| batched_distance(key, &wanted), 1, &[]))?;
         let Some(found) = found.and_then(|found| found.into_iter().next()) else {
             return self.gemm((copies * n) as f64, k as f64, weights);
         };
@@ -34,10 +30,6 @@ impl Choice<'_> {
         let curve = GemmCurve::batched(&found.series, shape, self.chip, found.at_best(key == wanted));
         Ok(Curve::Gemm(Box::new(curve)))
     }
-}
-
-fn log_ratio(a: u64, b: u64) -> f64 {
-    (a as f64 / b as f64).ln().abs()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::chip::Chip;
 use super::collective_curve::{AllReduceCurve, ExchangeCurve};
 use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed};
+use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::dtype::DType;
@@ -42,9 +43,6 @@ const SORT_EFFICIENCY: f64 = 0.25;
 /// Time in which a block of threads sums a tile of a row's values, µs: a load from L2 and some 20 barriers. PyTorch's running sum takes
 /// 161 µs for 126 tiles on an H100. The tiles of other kernels are sized to take as long.
 const SCAN_TILE_US: f64 = 1.25;
-
-/// Rows of the narrowest tile of the kernel models.
-pub const NARROWEST_TILE: u64 = 16;
 
 /// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
 /// of their inputs, fused experts with the sort of tokens, the quantisation and the sum over a token's experts.
@@ -216,7 +214,7 @@ impl Timer {
     }
 }
 
-/// FLOPs that a product's units do, which compute whole tiles: like the time of the kernel, they stay the same from one tile to the next.
+/// FLOPs of the whole tiles that a product computes. Like the kernel's time, they stay the same from one tile to the next.
 fn tiled_flops(operator: &Operator) -> f64 {
     match operator.kernel {
         Kernel::Gemm { m, .. } => operator.flops * m.next_multiple_of(NARROWEST_TILE) as f64 / m.max(1) as f64,

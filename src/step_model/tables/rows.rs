@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::correction::Term;
-use crate::efficiency::kernel_time::NARROWEST_TILE;
+use crate::efficiency::gemm_model::NARROWEST_TILE;
 use crate::physics::OperatorGroup;
 use crate::units::{larger, real};
 
@@ -16,7 +16,7 @@ pub(super) const DENSE_ROWS: u64 = 512;
 /// Up to here a cell has the rows of the narrowest tile: times jump at its multiples only.
 pub(super) const TILED_ROWS: u64 = 16_384;
 
-/// Rows of a cell beyond: a narrowest tile.
+/// Rows of a cell beyond.
 pub(super) const TILE_ROWS: u64 = NARROWEST_TILE;
 
 /// Rows of a cell beyond, where narrower tiles are never the fastest.
