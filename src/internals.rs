@@ -129,8 +129,8 @@ pub mod server_config {
 #[cfg(feature = "replay")]
 pub mod workload {
     pub use crate::workload::kept_contents::KeptContents;
-    pub use crate::workload::lengths::LOCKSTEP;
     pub use crate::workload::lengths::NormalLengths;
+    pub use crate::workload::lengths::lockstep;
     pub use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
     pub use crate::workload::load::OpenedLoad;
     pub use crate::workload::prompts::Prompts;

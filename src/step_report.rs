@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::correction::CorrectionInfo;
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
+use crate::engine::Engine;
 use crate::estimate::{GroupEstimate, StepEstimate};
 use crate::physics::BatchSums;
 
@@ -19,6 +20,9 @@ pub struct Subject<'a> {
     pub hardware: &'a str,
     /// How the model is served.
     pub deployment: &'a Deployment,
+    /// The engine and version whose kernels and sampler are predicted.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub serving_engine: &'a Engine,
     /// Measured or ideal kernel efficiency.
     pub efficiency: EfficiencyMode,
     /// The correction fitted to measured engine runs.
@@ -40,6 +44,7 @@ pub struct Subject<'a> {
 ///     model: &model.name,
 ///     hardware: &hardware.name,
 ///     deployment: &deployment,
+///     serving_engine: steps.engine(),
 ///     efficiency: Default::default(),
 ///     correction: CorrectionInfo::of(steps.correction()),
 /// };

@@ -64,7 +64,7 @@ impl Hardware {
             return Hardware::from_figures_json(data_dir, &json.display().to_string(), &text, gpu);
         }
         if ends_in(path, "toml") || path.is_file() {
-            return Hardware::load(path);
+            return Ok(Hardware::load(path)?.beside(&builtin()?));
         }
         by_name(data_dir, name_or_path)
     }
@@ -102,8 +102,9 @@ impl Hardware {
 
 /// Finds a GPU by name or alias.
 fn by_name(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
-    let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
     let mut builtin = builtin()?;
+    let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
+    let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.beside(&builtin)).collect();
     for gpu in &mut builtin {
         if let Some(replacement) = own.iter().find(|own| own.name == gpu.name) {
             *gpu = Hardware { aliases: std::mem::take(&mut gpu.aliases), ..replacement.clone() };

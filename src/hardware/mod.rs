@@ -33,6 +33,7 @@ mod figures_json;
 mod parse;
 mod sense;
 pub(crate) mod spec;
+mod twin;
 
 pub use catalogue::builtin_names;
 pub(crate) use spec::{Architecture, Hardware, HostLink, Interconnect, InterconnectKind, NetworkKind, SERVER_GPUS};

@@ -61,7 +61,10 @@ fn grouped_query(of: &LayerReader<'_>) -> GqaAttention {
     check_divides(text, "num_key_value_heads", num_heads, num_kv_heads);
     let head_dim = match optional_size(text, "head_dim") {
         Some(head_dim) => head_dim,
-        None if text.has("head_dim") || hidden_size.is_multiple_of(num_heads) => hidden_size / num_heads,
+        // A size that cannot be read has its own problem.
+        None if text.has("head_dim") || hidden_size.is_multiple_of(num_heads) || hidden_size == 1 => {
+            hidden_size / num_heads
+        }
         None => {
             let reason = format!(
                 "is missing and hidden_size = {hidden_size} does not divide by num_attention_heads = {num_heads}"

@@ -17,7 +17,14 @@ pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Block> {
     let LayerReader { text, family, hidden_size, num_layers, .. } = *of;
     let each = |block: Block| vec![block; num_layers as usize];
     match family.ffn {
-        FfnRule::Dense => each((Some(of.dense("intermediate_size")), None)),
+        FfnRule::Dense => {
+            if let Some(num_experts) = optional_count(text, "num_experts").filter(|number| *number > 1) {
+                let problem =
+                    format!("num_experts = {num_experts} is not used: layers of this model_type have no experts");
+                text.log.note(problem);
+            }
+            each((Some(of.dense("intermediate_size")), None))
+        }
         FfnRule::AllExperts => {
             let mut moe = of.routed("intermediate_size");
             moe.bias = family.expert_bias;

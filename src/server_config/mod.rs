@@ -28,6 +28,11 @@ use crate::replay::{EngineConfig, SchedulingPolicy};
 
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
+/// Tokens of a KV block that vLLM takes.
+///
+/// # Source
+/// vLLM 0.15, `BlockSize` and `SchedulerConfig.verify_max_model_len`, which compares the limits of a step (`vllm/config/`).
+const BLOCK_SIZES: [u32; 7] = [1, 8, 16, 32, 64, 128, 256];
 
 /// Arguments of the scheduler; `None` is the default of vLLM 0.16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -211,6 +216,7 @@ impl ServerConfig {
                 capacity.num_gpu_blocks
             ));
         }
+        notes.extend(self.refused_by_vllm());
         let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
         let scheduler = self.scheduler;
         let mut config = EngineConfig {
@@ -241,5 +247,18 @@ impl ServerConfig {
         config.validate().map_err(|error| error.of(&self.origin))?;
         let blocks_are_given = self.num_gpu_blocks_override.is_some();
         Ok(Engine { config, capacity, blocks_are_given, kv_transfers, notes })
+    }
+
+    /// Remarks on arguments with which vLLM does not start.
+    fn refused_by_vllm(&self) -> impl Iterator<Item = String> {
+        let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = self.deployment;
+        let budget = (tokens < requests).then(|| {
+            format!("vLLM refuses max_num_batched_tokens = {tokens} that is less than max_num_seqs = {requests}")
+        });
+        let block = (!BLOCK_SIZES.contains(&block_size)).then(|| {
+            let known = BLOCK_SIZES.map(|size| size.to_string()).join(", ");
+            format!("vLLM refuses block_size = {block_size}: it takes one of {known}")
+        });
+        budget.into_iter().chain(block)
     }
 }

@@ -18,6 +18,7 @@ use crate::deployment::Deployment;
 use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
 use crate::efficiency::{EfficiencyMode, Tables, Timer};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::kv_capacity::device_memory_bytes;
@@ -72,6 +73,7 @@ pub struct StepModel {
     shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
     hardware: String,
+    engine: Engine,
     host_link: Option<HostLink>,
     notes: Vec<String>,
     tables: Option<StepTables>,
@@ -132,6 +134,7 @@ impl StepModel {
         }
         let mut peak_flop_per_s: f64 = 0.0;
         let mut operators = Vec::new();
+        let mut of_operators: Vec<(String, Vec<&str>)> = Vec::new();
         for batch in probe_batches() {
             let shape = BatchSums::new(&batch, &plan.windows, u64::MAX)?;
             plan.operators(&shape, &mut operators);
@@ -146,10 +149,12 @@ impl StepModel {
                     Some((_, timer)) => timer.clone(),
                     None => Timer::new(&operator, hardware, &tables, efficiency)?,
                 };
-                if let Some(note) = &timer.note
-                    && !notes.contains(note)
-                {
-                    notes.push(note.clone());
+                for note in &timer.notes {
+                    match of_operators.iter_mut().find(|(known, _)| known == note) {
+                        Some((_, names)) if names.contains(&operator.name) => {}
+                        Some((_, names)) => names.push(operator.name),
+                        None => of_operators.push((note.clone(), vec![operator.name])),
+                    }
                 }
                 if operator.flops > 0.0 {
                     peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s);
@@ -157,6 +162,7 @@ impl StepModel {
                 timers.push((operator, timer));
             }
         }
+        notes.extend(of_operators.iter().map(|(note, names)| format!("{}: {note}", names.join(", "))));
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
         notes.extend(host_reads.as_ref().map(HostReads::note));
@@ -168,6 +174,7 @@ impl StepModel {
             cpu: pulp::Arch::new(),
             correction,
             hardware: hardware.name.clone(),
+            engine: options.engine.clone(),
             host_link: hardware.host_link,
             plan,
             timers,
@@ -204,6 +211,11 @@ impl StepModel {
     /// The correction that is applied; `None` for the sum of the operators.
     pub fn correction(&self) -> Option<&Correction> {
         self.correction.as_deref()
+    }
+
+    /// The engine whose kernels and sampler are predicted.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Efficiency of the kernels: measured or ideal.

@@ -9,9 +9,16 @@ use super::request::WorkloadRequest;
 use super::seed::{Stream, generator};
 use super::summary::Summary;
 
-/// The note that requests of equal length in a closed loop run in lockstep, unlike those of real clients.
-pub const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
-                        round, and queue behind each other more than the requests of real clients do";
+/// A note if requests run in lockstep, unlike those of real clients: several of equal length are in flight, and each is followed by
+/// the next at once.
+pub fn lockstep(in_flight: u32, [input, output]: [&NormalLengths; 2], think_time_s: f64) -> Option<String> {
+    let is_lockstep = in_flight > 1 && input.is_fixed() && output.is_fixed() && think_time_s <= 0.0;
+    is_lockstep.then(|| {
+        "all requests are equally long: those that are prefilled together finish together, round after round, and queue \
+         behind each other more than the requests of real clients do"
+            .to_owned()
+    })
+}
 
 /// Lengths drawn from a normal distribution, clipped to a range and rounded.
 ///
@@ -101,6 +108,21 @@ impl RequestShape {
             mean_input_tokens: input.mean,
             mean_output_tokens: output.mean,
             max_total_tokens: input.max.saturating_add(output.max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_equal_requests_that_follow_at_once_run_in_lockstep() {
+        let (short, long) = (NormalLengths::fixed(8), NormalLengths::fixed(9));
+        let varied = NormalLengths { max: 10, std_dev: 1.0, ..long };
+        assert!(lockstep(2, [&short, &long], 0.0).is_some_and(|note| note.contains("equally long")));
+        for (in_flight, output, think_time_s) in [(1, long, 0.0), (2, varied, 0.0), (2, long, 0.1)] {
+            assert_eq!(lockstep(in_flight, [&short, &output], think_time_s), None);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::lengths::LOCKSTEP;
+use super::lengths::lockstep;
 use super::profile::Profile;
 use super::requests::{Format, RequestFile};
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
@@ -154,7 +154,9 @@ impl Load {
                 check(share.requests(*num_requests))?;
                 let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
                 let note = share.note_on_figures(None, Some(*concurrency));
-                let (summary, notes) = (closed.summary(), note.into_iter().chain([LOCKSTEP.to_owned()]).collect());
+                let lengths = [input_len, output_len].map(|tokens| NormalLengths::fixed(*tokens));
+                let lockstep = lockstep(own, lengths.each_ref(), 0.0);
+                let (summary, notes) = (closed.summary(), note.into_iter().chain(lockstep).collect());
                 opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes)
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
@@ -194,7 +196,7 @@ impl Load {
                 let summary = sessions.summary();
                 check(summary.requests as u64)?;
                 let note = share.note_on_figures(None, None);
-                let notes = note.into_iter().chain(sessions.is_lockstep().then(|| LOCKSTEP.to_owned()));
+                let notes = note.into_iter().chain(sessions.lockstep());
                 opened(name, Box::new(sessions.workload()), summary, notes.collect())
             }
         }

@@ -30,6 +30,21 @@ fn changed(name: &str, changes: Value) -> Value {
 }
 
 #[test]
+fn a_size_that_cannot_be_read_is_the_only_problem() {
+    for wrong in [json!(-1), json!("4096"), json!(4096.5)] {
+        let found = problems(&changed("llama-2-7b", json!({ "hidden_size": wrong })));
+        assert!(matches!(found.as_slice(), [only] if only.contains("hidden_size")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_folder_without_a_configuration_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Model::find(&folder.path().display().to_string()).unwrap_err().to_string();
+    assert!(error.contains("config.json"), "{error}");
+}
+
+#[test]
 fn unknown_layers_are_named_by_their_key() {
     for (key, value) in [
         ("layer_types", json!(["linear_attention", "full_attention"])),

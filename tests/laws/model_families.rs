@@ -67,6 +67,16 @@ fn llama_biases_follow_their_keys() {
 }
 
 #[test]
+fn experts_of_a_dense_family_are_told_and_not_used() {
+    let dense_alone = parse(&dense("llama"));
+    let with_experts = parse(&with(&dense("llama"), json!({"num_local_experts": 8, "num_experts_per_tok": 2})));
+    assert_eq!(with_experts.parameters(), dense_alone.parameters());
+    let note = "num_experts = 8 is not used: layers of this model_type have no experts";
+    assert!(with_experts.notes.iter().any(|known| known == note), "{:?}", with_experts.notes);
+    assert!(dense_alone.notes.iter().all(|known| !known.contains("experts")), "{:?}", dense_alone.notes);
+}
+
+#[test]
 fn mistral_v01_slides_and_later_ones_do_not() {
     assert_eq!(windows(&Model::builtin("mistral-7b").unwrap()), [(32, Window::Sliding(4096))]);
     assert_eq!(windows(&Model::builtin("mistral-7b-v0.3").unwrap()), [(32, Window::Full)]);

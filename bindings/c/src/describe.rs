@@ -46,6 +46,7 @@ pub unsafe extern "C" fn ridgepoint_step_json(
             model: &loaded.model,
             hardware: &loaded.hardware,
             deployment: &loaded.deployment,
+            serving_engine: loaded.steps().engine(),
             efficiency: loaded.efficiency,
             correction: CorrectionInfo::of(loaded.correction()),
         };

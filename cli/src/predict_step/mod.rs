@@ -100,6 +100,7 @@ impl Serialize for Prediction {
             model: &self.served.model.name,
             hardware: &self.served.hardware.name,
             deployment: &self.served.deployment,
+            serving_engine: self.served.steps.engine(),
             efficiency: self.efficiency,
             correction: CorrectionInfo::of(self.served.steps.correction()),
         };

@@ -44,28 +44,8 @@ impl Report for Prediction {
             page.blank();
             page.paragraph("- ", sentence);
         }
-        page.warnings(&merged(&step.warnings, |name| step.operators.iter().any(|operator| operator.name == name)));
+        page.warnings(&step.warnings);
     }
-}
-
-/// Joins warnings that say the same of several operators.
-fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut merged: Vec<(Vec<&str>, &str)> = Vec::new();
-    for warning in warnings {
-        let (operator, text) = match warning.split_once(": ") {
-            Some((name, text)) if is_operator(name) => (Some(name), text),
-            _ => (None, warning.as_str()),
-        };
-        match merged.iter_mut().find(|(_, other)| *other == text) {
-            Some((operators, _)) => operators.extend(operator),
-            None => merged.push((operator.into_iter().collect(), text)),
-        }
-    }
-    let joined = |(operators, text): (Vec<&str>, &str)| match operators.as_slice() {
-        [] => text.to_owned(),
-        _ => format!("{}: {text}", operators.join(", ")),
-    };
-    merged.into_iter().map(joined).collect()
 }
 
 fn batch(sums: &BatchSums) -> String {
@@ -141,17 +121,4 @@ fn groups(step: &StepEstimate, page: &mut Page) {
         .right("time", |(_, _, time_us, _)| duration(*time_us))
         .right("share", |(.., share)| percent(*share));
     page.rows(&rows, &[]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_warnings_of_several_operators_are_joined() {
-        let warnings = ["a: borrowed", "note: borrowed", "b: borrowed", "a: other", "plain", "plain"];
-        let warnings: Vec<String> = warnings.into_iter().map(str::to_owned).collect();
-        let merged = merged(&warnings, |name| name == "a" || name == "b");
-        assert_eq!(merged, ["a, b: borrowed", "note: borrowed", "a: other", "plain"]);
-    }
 }

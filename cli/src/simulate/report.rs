@@ -117,6 +117,7 @@ impl Server<'_> {
             model: self.model.name.clone(),
             hardware: self.hardware.name.clone(),
             deployment: self.deployment.clone(),
+            serving_engine: self.latency.steps().engine().to_string(),
             kv_blocks_from: if self.engine.blocks_are_given { GIVEN } else { "the memory equation" },
             load: load.to_owned(),
             latency_model,
@@ -124,6 +125,7 @@ impl Server<'_> {
             correction,
             intervals: self.fitted.is_none().then(|| Intervals::from(&of.spread)),
             stages: of.metrics.run_and_stages().cloned().collect(),
+            all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
             counters: Counters::new(of.replay.counters, &self.engine.config),
             cold: None,
             sessions: None,
@@ -152,6 +154,8 @@ pub struct Simulation {
     pub(super) model: String,
     pub(super) hardware: String,
     pub(super) deployment: Deployment,
+    /// The engine and version whose kernels and sampler are predicted; `engine` is its scheduler.
+    pub(super) serving_engine: String,
     pub(super) engine: EngineConfig,
     pub(super) kv_blocks_from: &'static str,
     pub(super) load: String,
@@ -164,6 +168,9 @@ pub struct Simulation {
     pub(super) intervals: Option<Intervals>,
     /// The whole run, then its stages.
     pub(super) stages: Vec<StageMetrics>,
+    /// Rates of all replicas, if there are several; the stages are those of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) all_replicas: Option<AllReplicas>,
     pub(super) counters: Counters,
     /// The start of the server, if it was not ready. The command's alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,6 +187,28 @@ pub struct Simulation {
     pub(super) kv_metrics: Option<KvMetrics>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
+}
+
+/// Rates of all replicas of a data-parallel deployment, each with its share of the load.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub(super) struct AllReplicas {
+    pub(super) requests_per_s: Option<f64>,
+    pub(super) output_tokens_per_s: Option<f64>,
+    pub(super) total_tokens_per_s: Option<f64>,
+}
+
+impl AllReplicas {
+    /// The rates of the whole run of one replica, times their number.
+    fn of(deployment: &Deployment, one: &StageMetrics) -> Option<Self> {
+        let replicas = f64::from(deployment.data_parallel_size);
+        let all = |rate: Option<f64>| rate.map(|rate| rate * replicas);
+        (replicas > 1.0).then(|| AllReplicas {
+            requests_per_s: all(one.requests_per_s),
+            output_tokens_per_s: all(one.output_tokens_per_s),
+            total_tokens_per_s: all(one.total_tokens_per_s),
+        })
+    }
 }
 
 /// The engine's counts with shares and means of its work; `None` where there is nothing to divide by.

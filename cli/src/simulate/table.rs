@@ -49,8 +49,16 @@ impl Report for Simulation {
 impl Simulation {
     fn kv_blocks(&self) -> String {
         let (blocks, block_size) = (count(self.engine.num_gpu_blocks), u64::from(self.engine.block_size));
-        let room = plural(u64::from(self.engine.usable_blocks()) * block_size, "token");
-        format!("{blocks} of {}, room for {room} of requests ({})", plural(block_size, "token"), self.kv_blocks_from)
+        let (usable, states) = (self.engine.usable_blocks(), self.engine.state_blocks_per_request);
+        let room = match states {
+            0 => format!("room for {} of requests", plural(u64::from(usable) * block_size, "token")),
+            // Each request holds the blocks of its states and at least one of tokens.
+            _ => {
+                let requests = plural(u64::from(usable / (states + 1)), "request");
+                format!("{} of each request for its states: room for at most {requests}", count(states))
+            }
+        };
+        format!("{blocks} of {}, {room} ({})", plural(block_size, "token"), self.kv_blocks_from)
     }
 
     /// The whole run, and its stages if there are several.
@@ -97,6 +105,11 @@ impl Simulation {
             .right("output tokens/s", |(_, of)| number(of.output_tokens_per_s))
             .right("all tokens/s", |(_, of)| number(of.total_tokens_per_s));
         page.rows(&rows, &["all tokens/s", "stopped", "refused", "seconds"]);
+        if let Some(all) = &self.all_replicas {
+            let (replicas, requests) = (count(self.deployment.data_parallel_size), number(all.requests_per_s));
+            let tokens = number(all.output_tokens_per_s);
+            page.line(&format!("All {replicas} replicas: {requests} requests/s, {tokens} output tokens/s."));
+        }
     }
 
     fn engine_lines(&self, page: &mut Page) {

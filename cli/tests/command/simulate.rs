@@ -347,6 +347,14 @@ fn arguments_at_their_limits_run() {
         let expected = if more == "--data-parallel-size 8" { (1, 1, 8, 4) } else { (4, 1, 32, 16) };
         assert_eq!(sums(&json_of(&format!("{LOOP} {more}"))), expected, "{more}");
     }
+    let one_of_eight = json_of(&format!("{LOOP} --data-parallel-size 8"));
+    let rate = |of: &serde_json::Value| of["output_tokens_per_s"].as_f64().unwrap();
+    assert!((rate(&one_of_eight["all_replicas"]) / rate(&one_of_eight["stages"][0]) - 8.0).abs() < 1e-12);
+    assert_eq!(json_of(LOOP)["all_replicas"], serde_json::Value::Null);
+    let refused = json_of(&format!("{LOOP} --block-size 7 --max-num-seqs 9 --max-num-batched-tokens 8"));
+    let said = refused["warnings"].to_string();
+    assert!(said.contains("vLLM refuses block_size = 7"), "{said}");
+    assert!(said.contains("vLLM refuses max_num_batched_tokens = 8 that is less than max_num_seqs = 9"), "{said}");
     let tight = format!("--model llama-3.1-8b --hardware h100 {LOOP} --max-model-len 12 --num-gpu-blocks-override 2");
     let json = simulate(&format!("{tight} --format json")).json();
     assert_eq!((sums(&json), &json["counters"]["max_running"]), ((4, 1, 32, 16), &json!(1)));

@@ -7,7 +7,7 @@ use ridgepoint::internals::BUILD;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::SpreadSampler;
 use ridgepoint::internals::workload::ReplicaShare;
-use ridgepoint::internals::workload::{LOCKSTEP, Stoppable};
+use ridgepoint::internals::workload::{Stoppable, lockstep};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
@@ -77,6 +77,7 @@ impl Point<'_> {
                 EfficiencyMode::Ideal => "ideal".to_owned(),
             },
             correction: CorrectionInfo::of(self.model.correction.as_deref()).name,
+            serving_engine: self.options.engine.to_string(),
             enable_expert_parallel: deployment.enable_expert_parallel,
             precision: server.precision,
             kv_cache_dtype: deployment.kv_cache_dtype.map_or_else(|| "auto".to_owned(), |dtype| dtype.to_string()),
@@ -138,10 +139,10 @@ impl Point<'_> {
     fn load_notes(&self) -> Vec<String> {
         let load = &self.configuration.load.value;
         let mut notes: Vec<String> = self.share().note(load.rate_per_s, load.concurrency).into_iter().collect();
-        let is_equal = load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed());
-        let follows_at_once = load.session.is_none_or(|session| session.think_time_s <= 0.0);
-        let is_lockstep = load.concurrency.is_some() && is_equal && follows_at_once;
-        notes.extend(is_lockstep.then(|| LOCKSTEP.to_owned()));
+        notes.extend(load.concurrency.zip(load.lengths).and_then(|(in_flight, (input, output))| {
+            let think_time_s = load.session.map_or(0.0, |session| session.think_time_s);
+            lockstep(self.share().concurrency(in_flight), [&input, &output], think_time_s)
+        }));
         notes
     }
 

@@ -20,7 +20,7 @@ impl Sweep {
     /// The rows that a file has of this grid, by configuration.
     ///
     /// # Errors
-    /// A file that cannot be read or holds no rows of a sweep; rows that are of another grid, efficiency, correction or version; input
+    /// A file that cannot be read or holds no rows of a sweep; rows that are of another grid, efficiency, correction, engine or version; input
     /// that is newer than the rows.
     pub fn known(&self, file: &RowFile) -> Result<Vec<Option<Row>>> {
         let described = self.described();
@@ -64,7 +64,8 @@ impl Sweep {
 /// What a row was made with, besides its configuration.
 fn choices(row: &Row) -> String {
     let correction = row.correction.as_deref().unwrap_or("none");
-    format!("version {}, efficiency {}, correction {correction}", row.version, row.efficiency)
+    let Row { version, efficiency, serving_engine, .. } = row;
+    format!("version {version}, efficiency {efficiency}, correction {correction}, engine {serving_engine}")
 }
 
 /// The first file in or at `path` that changed after `time`. Links are followed, and each folder is looked into once.

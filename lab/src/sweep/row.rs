@@ -37,6 +37,9 @@ pub struct Row {
     pub efficiency: String,
     /// Correction of the step times; empty without one.
     pub correction: Option<String>,
+    /// The engine and version whose kernels and sampler are predicted; empty in files of older versions.
+    #[serde(default)]
+    pub serving_engine: String,
     /// Whole experts per GPU.
     pub enable_expert_parallel: bool,
     /// Requested format of the weights; empty is that of the checkpoint.

@@ -72,7 +72,7 @@ series,copies,efficiency
     fn timed(operator: &Operator, tables: &Tables) -> (OperatorTime, String) {
         let hardware = Hardware::find("h100").expect("built in");
         let timer = Timer::new(operator, &hardware, tables, EfficiencyMode::Tables).expect("a timer");
-        (timer.time(operator), timer.note.unwrap_or_default())
+        (timer.time(operator), timer.notes.concat())
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Choice<'_> {
 
     /// Adds a note once: the series of a chunk and of its decodes may be borrowed alike.
     pub(super) fn note(&mut self, what: impl std::fmt::Display) {
-        let note = format!("{}: {what}", self.operator.name);
+        let note = what.to_string();
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -110,12 +110,8 @@ impl Choice<'_> {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
         let wanted = self.tables.engine();
-        let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) else { return };
-        if *wanted != Engine::default() {
+        if let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) {
             self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
-        } else if !engine.is_vllm() {
-            // Nobody who names no engine asks for a version of vLLM, but for vLLM's kernels.
-            self.note(format_args!("kernels of {engine} stand in for vLLM's"));
         }
     }
 
@@ -126,10 +122,13 @@ impl Choice<'_> {
             MatmulFormat::Mxfp4 => matches!(format, MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8),
             own => format == own,
         };
-        if !is_own {
+        // Kernels of blocks are measured in those of DeepSeek-V3 alone.
+        let is_own_block =
+            !matches!(weights, WeightFormat::Fp8Block { rows, columns } if (rows, columns) != (128, 128));
+        if !(is_own && is_own_block) {
             self.note(format_args!("no {weights} kernels were measured, {format} ones stand in"));
         }
-        is_own
+        is_own && is_own_block
     }
 
     pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {

@@ -75,7 +75,7 @@ pub struct Timer {
     /// FLOP/s and bytes/s that the board's power allows.
     sustained: Option<(f64, f64)>,
     /// Fallbacks and stand-ins that its times come from, in plain words.
-    pub note: Option<String>,
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -111,9 +111,9 @@ impl Timer {
         let chip = Chip::new(hardware, dtype)?;
         let mut choice = Choice { operator, chip, dtype, tables, link, crossing, notes: Vec::new() };
         if weight_only {
-            choice.notes.push(format!(
-                "{} has no {} unit: {} runs weight-only at {dtype} speed",
-                hardware.display_name, operator.compute_dtype, operator.name
+            choice.note(format_args!(
+                "{} has no {} unit: its weights alone are in this format, at {dtype} speed",
+                hardware.display_name, operator.compute_dtype
             ));
         }
         let curve = if mode == EfficiencyMode::Ideal { Curve::Ideal } else { choice.curve()? };
@@ -128,7 +128,7 @@ impl Timer {
             },
             crossing,
             sustained: sustained(operator, hardware, dtype, mode),
-            note: (!choice.notes.is_empty()).then(|| choice.notes.join("; ")),
+            notes: choice.notes,
         })
     }
 

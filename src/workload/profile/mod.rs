@@ -9,7 +9,6 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::arrivals::ArrivalPattern;
-use super::lengths::LOCKSTEP;
 use super::prompts::{PromptStream, Prompts};
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
 use super::staged::{StageLoad, StagedLoad, most_requests};
@@ -136,9 +135,7 @@ fn sessions(load: &load::Load, prompts: &Prompts, turns: data::Turns, log: &Log)
     let faults =
         |error: Error| error.problems().iter().for_each(|fault| log.problem(format!("data.sessions: {fault}")));
     let sessions = GeneratedSessions::new(starts, stage.num_requests(), shape, 0).map_err(faults).ok()?;
-    if sessions.is_lockstep() {
-        log.note(LOCKSTEP);
-    }
+    sessions.lockstep().iter().for_each(|note| log.note(note));
     Some(sessions)
 }
 

@@ -7,7 +7,7 @@ use rand_distr::{Distribution, Exp1};
 
 use super::super::arrivals::{ArrivalPattern, ArrivalTimes};
 use super::super::generated::check_arrivals;
-use super::super::lengths::NormalLengths;
+use super::super::lengths::{NormalLengths, lockstep};
 use super::super::limits::{self, MAX_DURATION_S, MAX_TOKENS};
 use super::super::request::Segment;
 use super::super::seed::{Stream, generator};
@@ -99,13 +99,10 @@ impl GeneratedSessions {
         Ok(GeneratedSessions { starts, num_sessions, shape, seed })
     }
 
-    /// Returns whether the requests run in lockstep: all sessions are equal, and each begins when another one ends.
-    pub(in crate::workload) fn is_lockstep(&self) -> bool {
-        let SessionShape { input, output, think_time_s, .. } = &self.shape;
-        matches!(self.starts, SessionStarts::Concurrency(_))
-            && *think_time_s <= 0.0
-            && input.is_fixed()
-            && output.is_fixed()
+    /// Returns a note if the requests run in lockstep.
+    pub(in crate::workload) fn lockstep(&self) -> Option<String> {
+        let SessionStarts::Concurrency(in_flight) = self.starts else { return None };
+        lockstep(in_flight, [&self.shape.input, &self.shape.output], self.shape.think_time_s)
     }
 
     /// Returns the sessions as a load.

@@ -18,6 +18,12 @@ const MAX_LOW_LATENCY_TOKENS: u64 = 128;
 /// else CUTLASS and DeepGEMM: with them the TPOT of its closed loops on B200 is off by 21 % in the median, with vLLM's experts by 12 %.
 const NOT_SERVED: &str = "kernels that the engine does not serve with on Blackwell";
 
+/// SGLang's fused kernel of Triton reads mxfp4 weights that were unpacked to 16 bits: of gpt-oss-120b on an H100, 16.9 GB of a layer's experts
+/// at 2.5 TB/s would be the datasheet's rate, their 4 bits only 0.7. Off Blackwell its servers run `triton_kernels` instead, which reads
+/// 4 bits (`get_default_moe_runner` for gpt-oss, `sglang/srt/server_args.py`).
+const UNPACKED: &str = "kernels that read 4-bit weights unpacked to 16 bits";
+const UNPACKING_KERNEL: &str = "sglang_fused_moe_triton";
+
 const NOT_LAUNCHED: &str = "kernels that the engine does not launch for so many tokens";
 
 impl Calibrated for MoeModel {
@@ -69,6 +75,9 @@ impl Calibrated for MoeModel {
         let is_trtllm = source.engine.starts_with("trtllm");
         if is_trtllm && source.is_public && source.name.contains("B200") && call.dtype != MatmulFormat::Mxfp4Mxfp8 {
             return Err(NOT_SERVED.to_owned());
+        }
+        if call.dtype == MatmulFormat::Mxfp4 && source.kernel == UNPACKING_KERNEL {
+            return Err(UNPACKED.to_owned());
         }
         let has_both = call.dtype == MatmulFormat::Nvfp4 && is_trtllm;
         if has_both && (source.kernel == LOW_LATENCY) != (call.num_tokens <= MAX_LOW_LATENCY_TOKENS) {

@@ -1,0 +1,67 @@
+//! Remarks on a user's GPU beside the built-in ones: measured kernels are found by a GPU's name, whatever its figures are.
+
+use serde_json::Value;
+
+use super::spec::Hardware;
+
+/// Keys that are no figures.
+const NAMES: [&str; 5] = ["name", "aliases", "display_name", "sources", "notes"];
+
+impl Hardware {
+    /// The same GPU with a note if it has the name of a built-in one but other figures, or its figures under another name.
+    pub(super) fn beside(mut self, builtin: &[Hardware]) -> Hardware {
+        if let Some(twin) = builtin.iter().find(|gpu| gpu.name == self.name) {
+            let differing = differing(&self, twin);
+            if !differing.is_empty() {
+                self.notes.push(format!(
+                    "{} takes the measured kernels of the built-in GPU of this name, which has other figures: {}",
+                    self.name,
+                    differing.join(", ")
+                ));
+            }
+        } else if let Some(twin) = builtin.iter().find(|gpu| differing(&self, gpu).is_empty()) {
+            self.notes.push(format!(
+                "{} has the figures of {}, but kernels are found by name: a file {}.toml takes those measured on it",
+                self.name, twin.name, twin.name
+            ));
+        }
+        self
+    }
+}
+
+/// Keys of the figures that differ, with that of `of` and that of `from`; those of several parts by name alone.
+fn differing(of: &Hardware, from: &Hardware) -> Vec<String> {
+    let figures = |gpu: &Hardware| serde_json::to_value(gpu).unwrap_or_default();
+    let (Value::Object(of), Value::Object(from)) = (figures(of), figures(from)) else { return Vec::new() };
+    let differing = of.iter().filter(|(key, value)| !NAMES.contains(&key.as_str()) && from.get(*key) != Some(value));
+    let told = differing.map(|(key, value)| match (value, from.get(key)) {
+        (Value::Number(new), Some(Value::Number(old))) => format!("{key} {new} instead of {old}"),
+        _ => key.clone(),
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_figures_and_changed_names_are_told() {
+        let builtin = [Hardware::find("h100").unwrap(), Hardware::find("h200").unwrap()];
+        let told = |gpu: Hardware| gpu.beside(&builtin).notes;
+        let h200 = || Hardware { notes: Vec::new(), ..builtin[1].clone() };
+        assert!(told(h200()).is_empty());
+        assert_eq!(
+            told(Hardware { hbm_bytes_per_s: 2.4e12, interconnect: None, ..h200() }),
+            ["h200_sxm takes the measured kernels of the built-in GPU of this name, which has other figures: \
+              hbm_bytes_per_s 2400000000000.0 instead of 4800000000000.0, interconnect"]
+        );
+        assert_eq!(
+            told(Hardware { name: "mine".to_owned(), ..h200() }),
+            [
+                "mine has the figures of h200_sxm, but kernels are found by name: a file h200_sxm.toml takes those measured on it"
+            ]
+        );
+        assert!(told(Hardware { name: "mine".to_owned(), hbm_bytes_per_s: 2.4e12, ..h200() }).is_empty());
+    }
+}
