@@ -56,7 +56,7 @@ pub mod efficiency {
     }
 }
 pub mod error {
-    pub use crate::error::cut;
+    pub use crate::error::{cut, each_once};
 }
 pub mod hardware {
     pub use crate::hardware::spec::{
