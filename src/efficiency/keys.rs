@@ -305,6 +305,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_format_is_read_by_its_own_name_where_tables_have_it() {
+        let read = <MatmulFormat as Key>::parse;
+        assert_eq!(read("mxfp4_mxfp8"), Some(MatmulFormat::Mxfp4Mxfp8));
+        assert_eq!(["bf16", "FP8", "float16", "int8"].map(read), [None; 4]);
+        assert_eq!(MatmulFormat::Float16.tabulated(), Some(MatmulFormat::Bfloat16));
+    }
+
+    #[test]
     fn series_names_are_read_back() {
         let attention = AttentionKey {
             engine: "vllm-0.14".into(),
