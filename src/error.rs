@@ -281,6 +281,17 @@ pub fn cut(text: &str) -> String {
     }
 }
 
+/// Returns each value once, where it is first met.
+pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
 fn unknown(what: &str, name: &str, near: &[String]) -> String {
     let hint = if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(", ")) };
     format!("unknown {what} '{}'{hint}", cut(name))

@@ -19,6 +19,7 @@ pub mod dtype {
 }
 pub mod efficiency {
     pub use crate::efficiency::kernel_time::is_within_another;
+    pub use crate::efficiency::tables::if_any;
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub use crate::engine::ENGINES;
     pub mod curve {
@@ -56,7 +57,7 @@ pub mod efficiency {
     }
 }
 pub mod error {
-    pub use crate::error::cut;
+    pub use crate::error::{cut, each_once};
 }
 pub mod hardware {
     pub use crate::hardware::spec::{

@@ -16,18 +16,27 @@ pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
     }
 }
 
+impl MatmulFormat {
+    /// Returns the format under which tables hold these kernels: bfloat16 for float16, `None` where no table has any.
+    pub fn tabulated(self) -> Option<Self> {
+        match self {
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Some(MatmulFormat::Bfloat16),
+            MatmulFormat::Fp8
+            | MatmulFormat::Fp8Block
+            | MatmulFormat::Int4WeightOnly
+            | MatmulFormat::Nvfp4
+            | MatmulFormat::Mxfp4
+            | MatmulFormat::Mxfp4Mxfp8 => Some(self),
+            MatmulFormat::Int8 | MatmulFormat::Int8WeightOnly | MatmulFormat::Nvfp4WeightOnly => None,
+        }
+    }
+}
+
 impl Key for MatmulFormat {
     fn parse(name: &str) -> Option<Self> {
-        let tabulated = [
-            MatmulFormat::Bfloat16,
-            MatmulFormat::Fp8,
-            MatmulFormat::Fp8Block,
-            MatmulFormat::Int4WeightOnly,
-            MatmulFormat::Nvfp4,
-            MatmulFormat::Mxfp4,
-            MatmulFormat::Mxfp4Mxfp8,
-        ];
-        tabulated.into_iter().find(|format| format.to_string() == name)
+        let format = MatmulFormat::parse(name)?;
+        // A series has the one name of its format, not another that people write.
+        (format.tabulated() == Some(format) && format.to_string() == name).then_some(format)
     }
 }
 
@@ -294,6 +303,14 @@ impl Key for AllReduceKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_format_is_read_by_its_own_name_where_tables_have_it() {
+        let read = <MatmulFormat as Key>::parse;
+        assert_eq!(read("mxfp4_mxfp8"), Some(MatmulFormat::Mxfp4Mxfp8));
+        assert_eq!(["bf16", "FP8", "float16", "int8"].map(read), [None; 4]);
+        assert_eq!(MatmulFormat::Float16.tabulated(), Some(MatmulFormat::Bfloat16));
+    }
 
     #[test]
     fn series_names_are_read_back() {

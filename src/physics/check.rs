@@ -2,7 +2,7 @@
 
 use crate::deployment::{AttentionBackend, CudagraphMode, Deployment};
 use crate::dtype::WeightFormat;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, each_once};
 use crate::model::{Attention, Model, Recurrence, Window};
 
 use super::MAX_WINDOWS;
@@ -63,15 +63,9 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
 
 /// The kinds of window in a model, in order of first appearance.
 pub(super) fn distinct_windows(model: &Model) -> Vec<Window> {
-    let mut windows = Vec::new();
-    for window in
-        model.layers.iter().flat_map(|group| layer::window(group).into_iter().chain(layer::indexer_window(group)))
-    {
-        if !windows.contains(&window) {
-            windows.push(window);
-        }
-    }
-    windows
+    each_once(
+        model.layers.iter().flat_map(|group| layer::window(group).into_iter().chain(layer::indexer_window(group))),
+    )
 }
 
 /// Whether a layer uses chunked local attention, which vLLM never captures in a CUDA graph.
@@ -123,13 +117,7 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
             );
         }
     }
-    let mut found: Vec<String> = Vec::new();
-    for problem in problems.into_iter().flatten() {
-        if !found.contains(&problem) {
-            found.push(problem);
-        }
-    }
-    found
+    each_once(problems.into_iter().flatten())
 }
 
 fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> {
@@ -183,8 +171,7 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
             remarks.extend(uneven_blocks("intermediate_size", width, dense.weights));
         }
     }
-    remarks.dedup();
-    remarks
+    each_once(remarks)
 }
 
 fn uneven_blocks(what: &str, width: u64, weights: WeightFormat) -> Option<String> {
@@ -192,4 +179,19 @@ fn uneven_blocks(what: &str, width: u64, weights: WeightFormat) -> Option<String
     (!width.is_multiple_of(u64::from(rows.max(1)))).then(|| {
         format!("{what} is {width} per rank, no multiple of the fp8 block of {rows}: vLLM may refuse this deployment")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_that_alternate_are_remarked_on_once() {
+        let mut model = Model::find("deepseek-v3").expect("a built-in model");
+        model.layers.extend(model.layers.clone());
+        let deployment = Deployment { tensor_parallel_size: 32, ..Deployment::default() };
+        let remarks = check(&model, &deployment).expect("a possible deployment");
+        let of_blocks: Vec<_> = remarks.iter().filter(|remark| remark.contains("fp8 block")).collect();
+        assert_eq!(of_blocks.len(), 2, "of dense layers and of experts: {of_blocks:?}");
+    }
 }

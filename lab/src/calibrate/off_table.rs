@@ -11,7 +11,7 @@ use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_a
 use ridgepoint::internals::efficiency::family::{AttentionKey, Family, HeadSize};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
+use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer, if_any};
 use ridgepoint::internals::physics::attention::AttentionShape;
 use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::internals::physics::{AttentionHeads, OperatorGroup, sampler, small};
@@ -224,16 +224,14 @@ impl OffTable {
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         check_attention(&self.prefill_prior_kv, hardware, tables, |series, kv_heads, group, chip, shape| {
             let prefill = PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured);
-            let decode = tables.of_key::<DecodeModel>(&series.key, &[]).map(|found| {
-                prefill.clone().with_decode(DecodeCurve::new(
-                    &found.series,
-                    kv_heads,
-                    group,
-                    chip,
-                    Provenance::Measured,
-                ))
-            });
-            decode.unwrap_or(prefill).time(shape, shape.batch, series.key.window).0
+            let curve = match if_any(tables.of_key::<DecodeModel>(&series.key, &[]))? {
+                Some(found) => {
+                    let decode = DecodeCurve::new(&found.series, kv_heads, group, chip, Provenance::Measured);
+                    prefill.with_decode(decode)
+                }
+                None => prefill,
+            };
+            Ok(curve.time(shape, shape.batch, series.key.window).0)
         })
     }
 
@@ -243,7 +241,7 @@ impl OffTable {
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
     pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         check_attention(&self.decode_uneven, hardware, tables, |series, kv_heads, group, chip, shape| {
-            DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0
+            Ok(DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0)
         })
     }
 
@@ -277,7 +275,7 @@ fn check_attention<F: Calibrated<Key = AttentionKey>>(
     calls: &[AttentionCall],
     hardware: &Hardware,
     tables: &Tables,
-    time_us: impl Fn(&Series<F>, f64, f64, Chip, &AttentionShape) -> f64,
+    time_us: impl Fn(&Series<F>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
 ) -> Result<OperatorReport> {
     if calls.is_empty() {
         return Ok(OperatorReport::default());
@@ -292,7 +290,7 @@ fn check_attention<F: Calibrated<Key = AttentionKey>>(
         let series = tables.of_key::<F>(key, &[])?.series;
         let chip = Chip::new(hardware, F::compute_dtype(key))?;
         let kv_heads = heads.num_kv_heads as f64;
-        let predicted_us = time_us(&series, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape);
+        let predicted_us = time_us(&series, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
         predictions.push(Prediction::new(&key.to_string(), F::label(key), *measured_us, predicted_us));
     }
     Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))

@@ -14,6 +14,7 @@ use super::cross_validate::{Unit, cross_validate, predicted};
 use super::family::Calibrated;
 use super::repeated::merge_repeated;
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
+use super::rows::FamilyRows;
 
 /// Why a row is not scored if the tables have no series of its kernel.
 pub(super) const NO_SERIES: &str = "no table series for this kernel";
@@ -23,62 +24,105 @@ const TOO_FEW_USED: &str = "used to make the table, and too few to cross-validat
 const BY_FOLDS: &str = "10-fold cross-validation";
 const BY_CHECK: &str = "rows without a measured cell in the table are looked up as they are, all others predicted by 10-fold cross-validation";
 
-/// Builds and cross-validates the table of one operator. A shape of several sources takes the median of their times. No
-/// table is made if no row can be predicted from the others. `tick` is called once a fold, twice
-/// [`FOLDS`](super::cross_validate::FOLDS) times in all.
-///
-/// # Errors
-/// Those of building: a number format that the chip has no unit for.
-pub fn calibrate_operator<F: Calibrated>(
-    rows: &[Row<F>],
-    hardware: &Hardware,
-    command: &str,
-    tick: impl Fn() + Sync,
-) -> Result<OperatorReport> {
-    if rows.is_empty() {
-        return Ok(OperatorReport::default());
+impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
+    fn operator(&self) -> &'static str {
+        F::OPERATOR
     }
-    let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for row in rows {
-        let known = sources.entry(row.key.to_string()).or_default();
-        if !known.contains(&row.source.as_str()) {
-            known.push(&row.source);
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn calibrate(&self, hardware: &Hardware, command: &str, tick: &(dyn Fn() + Sync)) -> Result<OperatorReport> {
+        if self.is_empty() {
+            return Ok(OperatorReport::default());
         }
-    }
-    let (kept, mut left_out) = merge_repeated(rows);
-    let all: Vec<&Row<F>> = kept.iter().collect();
-    let predictions = cross_validate::<F>(&all, &[], hardware, Unit::Row, &tick)?;
-    leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
-    let mut report = OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out);
-    if report.total.is_none() {
-        return Ok(report);
-    }
-    let by_lines = cross_validate::<F>(&all, &[], hardware, Unit::Line, &tick)?;
-    report.whole_lines_left_out = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()).total;
-    let members = by_series(kept.iter());
-    let last = F::AXES.len() - 1;
-    let draft = |series: Series<F>| {
-        let name = series.key.to_string();
-        let score = report.by_series.get(&name);
-        let header = SeriesHeader {
-            source: sources.get(&name).map_or_else(String::new, |sources| sources.join("; ")),
-            rows: members.get(&name).map_or(0, Vec::len),
-            id: 0,
-            lines: 0,
-            cross_validated_median_ape_pct: two_decimals(score.map_or(100.0, |s| s.median_ape_pct)),
-            cross_validated_mape_pct: two_decimals(score.map_or(100.0, |s| s.mape_pct)),
-            knots: series.grid.axes[last].clone(),
+        let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for row in self {
+            let known = sources.entry(row.key.to_string()).or_default();
+            if !known.contains(&row.source.as_str()) {
+                known.push(&row.source);
+            }
+        }
+        let (kept, mut left_out) = merge_repeated(self);
+        let all: Vec<&Row<F>> = kept.iter().collect();
+        let predictions = cross_validate::<F>(&all, &[], hardware, Unit::Row, tick)?;
+        leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
+        let mut report = OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out);
+        if report.total.is_none() {
+            return Ok(report);
+        }
+        let by_lines = cross_validate::<F>(&all, &[], hardware, Unit::Line, tick)?;
+        report.whole_lines_left_out = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()).total;
+        let members = by_series(kept.iter());
+        let last = F::AXES.len() - 1;
+        let draft = |series: Series<F>| {
+            let name = series.key.to_string();
+            let score = report.by_series.get(&name);
+            let header = SeriesHeader {
+                source: sources.get(&name).map_or_else(String::new, |sources| sources.join("; ")),
+                rows: members.get(&name).map_or(0, Vec::len),
+                id: 0,
+                lines: 0,
+                cross_validated_median_ape_pct: two_decimals(score.map_or(100.0, |s| s.median_ape_pct)),
+                cross_validated_mape_pct: two_decimals(score.map_or(100.0, |s| s.mape_pct)),
+                knots: series.grid.axes[last].clone(),
+            };
+            SeriesDraft { series, header }
         };
-        SeriesDraft { series, header }
-    };
-    let mut built = build::<F>(&all, hardware)?;
-    if built.iter().any(|series| F::is_read(&series.key)) {
-        built.retain(|series| F::is_read(&series.key));
+        let mut built = build::<F>(&all, hardware)?;
+        if built.iter().any(|series| F::is_read(&series.key)) {
+            built.retain(|series| F::is_read(&series.key));
+        }
+        let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
+        let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
+        check_readable::<F>(&text, hardware)?;
+        Ok(OperatorReport { table: Some(text), ..report })
     }
-    let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
-    let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
-    check_readable::<F>(&text, hardware)?;
-    Ok(OperatorReport { table: Some(text), ..report })
+
+    fn check(&self, hardware: &Hardware, tables: &Tables, tick: &(dyn Fn() + Sync)) -> Result<OperatorReport> {
+        if self.is_empty() {
+            return Ok(OperatorReport::default());
+        }
+        let own = own_series::<F>(hardware, tables)?;
+        let mut predictions: Vec<Prediction> = Vec::new();
+        let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
+        let unmerged = by_series(self.iter());
+        let (kept, mut left_out) = merge_repeated(self);
+        for (name, members) in by_series(kept.iter()) {
+            let Some(about) = own.get(&name) else {
+                leave_out(&mut left_out, NO_SERIES, members.len());
+                if !F::is_read(&members[0].key) {
+                    only_learnt.extend(members);
+                }
+                continue;
+            };
+            let key = &members[0].key;
+            let series = tables.of_key::<F>(key, &[])?.series;
+            let chip = Chip::new(hardware, F::compute_dtype(key))?;
+            let was_used = |row: &Row<F>| {
+                let cell = series.grid.cell_at(&row.point).filter(|_| !tables.are_borrowed());
+                cell.is_some_and(|offset| series.grid.measured(offset).is_some())
+            };
+            let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
+            predictions.extend(unseen.into_iter().map(|row| predicted(&series, row, &chip)));
+            // A table may count repeated shapes as rows of their own, so that they must count here as well.
+            let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
+            if tables.are_borrowed() || 2 * num_seen >= about.rows {
+                used.extend(seen);
+            } else {
+                leave_out(&mut left_out, TOO_FEW_USED, seen.len());
+            }
+        }
+        let rows_unseen = predictions.len();
+        if !used.is_empty() {
+            let by_folds = cross_validate::<F>(&used, &only_learnt, hardware, Unit::Row, tick)?;
+            leave_out(&mut left_out, ALONE, used.len() - by_folds.len());
+            predictions.extend(by_folds);
+        }
+        let report = OperatorReport::new(&predictions, F::in_total, BY_CHECK, left_out);
+        Ok(OperatorReport { rows_unseen, ..report })
+    }
 }
 
 /// Reads a table back. A table that predictions refuse must not replace a good one.
@@ -108,65 +152,6 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
     }
     // The nearest engine comes last here, and replaces entries of others.
     Ok(own.into_iter().rev().flat_map(|(_, header)| header.series.clone()).collect())
-}
-
-/// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the median of their
-/// times.
-///
-/// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
-/// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
-/// them. If a series has fewer than half of the rows it was made from, that would judge another table, so its used rows
-/// are left out with that reason. The trees also learn from rows whose series no table holds ([`Calibrated::is_read`]). `tick` is called once a fold.
-///
-/// # Errors
-/// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
-pub fn check_operator<F: Calibrated>(
-    rows: &[Row<F>],
-    hardware: &Hardware,
-    tables: &Tables,
-    tick: impl Fn() + Sync,
-) -> Result<OperatorReport> {
-    if rows.is_empty() {
-        return Ok(OperatorReport::default());
-    }
-    let own = own_series::<F>(hardware, tables)?;
-    let mut predictions: Vec<Prediction> = Vec::new();
-    let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
-    let unmerged = by_series(rows.iter());
-    let (kept, mut left_out) = merge_repeated(rows);
-    for (name, members) in by_series(kept.iter()) {
-        let Some(about) = own.get(&name) else {
-            leave_out(&mut left_out, NO_SERIES, members.len());
-            if !F::is_read(&members[0].key) {
-                only_learnt.extend(members);
-            }
-            continue;
-        };
-        let key = &members[0].key;
-        let series = tables.of_key::<F>(key, &[])?.series;
-        let chip = Chip::new(hardware, F::compute_dtype(key))?;
-        let was_used = |row: &Row<F>| {
-            let cell = series.grid.cell_at(&row.point).filter(|_| !tables.are_borrowed());
-            cell.is_some_and(|offset| series.grid.measured(offset).is_some())
-        };
-        let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
-        predictions.extend(unseen.into_iter().map(|row| predicted(&series, row, &chip)));
-        // A table may count repeated shapes as rows of their own, so that they must count here as well.
-        let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
-        if tables.are_borrowed() || 2 * num_seen >= about.rows {
-            used.extend(seen);
-        } else {
-            leave_out(&mut left_out, TOO_FEW_USED, seen.len());
-        }
-    }
-    let rows_unseen = predictions.len();
-    if !used.is_empty() {
-        let by_folds = cross_validate::<F>(&used, &only_learnt, hardware, Unit::Row, tick)?;
-        leave_out(&mut left_out, ALONE, used.len() - by_folds.len());
-        predictions.extend(by_folds);
-    }
-    let report = OperatorReport::new(&predictions, F::in_total, BY_CHECK, left_out);
-    Ok(OperatorReport { rows_unseen, ..report })
 }
 
 fn two_decimals(value: f64) -> f64 {

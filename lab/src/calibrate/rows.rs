@@ -14,7 +14,6 @@ use super::family::{Calibrated, Placed};
 use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
 use super::off_table::{CHECKS, MIXED, OffTable, SMALL_KERNELS, SmallCall};
-use super::operators::{calibrate_operator, check_operator};
 use super::report::{LeftOut, OperatorReport, leave_out};
 use super::source::Source;
 use super::too_fast::leave_out_too_fast;
@@ -38,54 +37,34 @@ pub trait FamilyRows: Any {
     fn operator(&self) -> &'static str;
     /// Number of rows.
     fn count(&self) -> usize;
-    /// Builds and cross-validates the table; see [`calibrate_operator`].
+    /// Builds and cross-validates the table. A shape of several sources takes the median of their times. No table is made if no row can
+    /// be predicted from the others. `tick` is called once a fold, twice [`FOLDS`](super::cross_validate::FOLDS) times in all.
     ///
     /// # Errors
-    /// Those of [`calibrate_operator`].
+    /// Those of building: a number format that the chip has no unit for.
     fn calibrate(
         &self,
         hardware: &Hardware,
         command: &str,
         tick: &(dyn Fn() + Sync),
     ) -> ridgepoint::Result<OperatorReport>;
-    /// Scores present tables; see [`check_operator`].
+    /// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the
+    /// median of their times.
+    ///
+    /// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
+    /// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
+    /// them. If a series has fewer than half of the rows it was made from, that would judge another table, so its used rows
+    /// are left out with that reason. The trees also learn from rows whose series no table holds ([`Calibrated::is_read`]). `tick` is
+    /// called once a fold.
     ///
     /// # Errors
-    /// Those of [`check_operator`].
+    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
     fn check(
         &self,
         hardware: &Hardware,
         tables: &Tables,
         tick: &(dyn Fn() + Sync),
     ) -> ridgepoint::Result<OperatorReport>;
-}
-
-impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
-    fn operator(&self) -> &'static str {
-        F::OPERATOR
-    }
-
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn calibrate(
-        &self,
-        hardware: &Hardware,
-        command: &str,
-        tick: &(dyn Fn() + Sync),
-    ) -> ridgepoint::Result<OperatorReport> {
-        calibrate_operator::<F>(self, hardware, command, tick)
-    }
-
-    fn check(
-        &self,
-        hardware: &Hardware,
-        tables: &Tables,
-        tick: &(dyn Fn() + Sync),
-    ) -> ridgepoint::Result<OperatorReport> {
-        check_operator::<F>(self, hardware, tables, tick)
-    }
 }
 
 const NO_CHECK: &str = "no table takes it, and no check";

@@ -31,29 +31,19 @@ pub struct Rooflines {
 }
 
 impl Rooflines {
-    /// The rooflines without a correction.
-    ///
-    /// # Errors
-    /// As [`StepModel::new`].
-    pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment, data_dir: Option<&Path>) -> Result<Self> {
-        Self::of_engine(model, hardware, deployment, &Engine::default(), data_dir)
-    }
-
     /// The rooflines without a correction of a step as `engine` launches it.
     ///
     /// # Errors
     /// As [`StepModel::new`].
-    pub fn of_engine(
+    pub fn new(
         model: &Model,
         hardware: &Hardware,
         deployment: &Deployment,
         engine: &Engine,
         data_dir: Option<&Path>,
     ) -> Result<Self> {
-        let [calibrated, ideal] = uncorrected(model, hardware, deployment, engine, data_dir)?;
-        let calibrated = Arc::new(CalibratedRoofline::new(calibrated));
-        let ideal = Arc::new(CalibratedRoofline::new(ideal).with_host(HostTimes::NONE));
-        Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
+        let steps = uncorrected(model, hardware, deployment, engine, data_dir)?;
+        Ok(Self::of(steps.map(CalibratedRoofline::new)))
     }
 
     /// The same with the KV transfers of a server's engine.
@@ -61,9 +51,14 @@ impl Rooflines {
     /// # Errors
     /// As [`ServedEngine::latency`].
     pub(super) fn served_by(self, engine: &ServedEngine) -> Result<Self> {
-        let calibrated = Arc::new(engine.latency(self.calibrated.steps().clone())?);
-        let ideal = Arc::new(engine.latency(self.ideal.steps().clone())?.with_host(HostTimes::NONE));
-        Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
+        let latency = |of: &CalibratedRoofline| engine.latency(of.steps().clone());
+        Ok(Self::of([latency(&self.calibrated)?, latency(&self.ideal)?]))
+    }
+
+    /// The calibrated roofline, which is the prediction as well, and the ideal one, which gets a host without overhead.
+    fn of([calibrated, ideal]: [CalibratedRoofline; 2]) -> Self {
+        let calibrated = Arc::new(calibrated);
+        Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal: Arc::new(ideal.with_host(HostTimes::NONE)) }
     }
 
     /// The correction of the prediction.

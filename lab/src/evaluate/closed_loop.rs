@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
-use super::closed_loop_load::{VaryingLoop, longest};
+use super::changed_loop::{longest, varying};
 use super::closed_loop_row::ClosedLoopRow;
 use super::fold::Labels;
 use super::measured::{Measured, WHOLE_RUN};
@@ -77,21 +77,21 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
         notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());
     }
-    let engine = engine(row);
-    let key = format!("{} {} {engine} {deployment:?}", model.name, hardware.name);
+    let launched = engine(row);
+    let key = format!("{} {} {launched} {deployment:?}", model.name, hardware.name);
     let rooflines = match made.entry(key) {
         Entry::Occupied(known) => known.get().clone(),
         Entry::Vacant(place) => {
-            place.insert(Rooflines::of_engine(&model, &hardware, &deployment, &engine, data_dir)?).clone()
+            place.insert(Rooflines::new(&model, &hardware, &deployment, &launched, data_dir)?).clone()
         }
     };
     notes.extend(rooflines.calibrated.steps().notes());
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
-    let capacity = KvCapacity::for_engine(&model, &hardware, &served, &engine)?;
+    let capacity = KvCapacity::for_engine(&model, &hardware, &served, &launched)?;
     let mut engine = EngineConfig::with_capacity(&served, &capacity);
-    engine.async_scheduling = schedules_ahead(row);
+    engine.async_scheduling = schedules_ahead(&launched);
     if !engine.async_scheduling {
         notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
     }
@@ -115,7 +115,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
         ]),
         engine,
         rooflines,
-        load: Box::new(move |seed| -> Box<dyn Workload + Send> { Box::new(VaryingLoop::new(equal.clone(), seed)) }),
+        load: Box::new(move |seed| -> Box<dyn Workload + Send> { Box::new(varying(equal.clone(), seed)) }),
         concurrency: vec![Some(row.concurrency)],
         curve: Some(row.curve()),
         notes,
@@ -141,13 +141,8 @@ fn engine(row: &ClosedLoopRow) -> Engine {
 /// # Source
 /// `SchedulerConfig.async_scheduling` (`vllm/config/scheduler.py`): false up to vLLM 0.13.0, chosen by the engine since
 /// 0.14.0. The other engines overlap scheduling by default.
-fn schedules_ahead(row: &ClosedLoopRow) -> bool {
-    let version = row.backend_version.as_deref().filter(|_| row.backend == REPLAYED_BACKEND).unwrap_or_default();
-    let mut parts = version.split('.').map(str::parse::<u32>);
-    match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (0, 14),
-        _ => true,
-    }
+fn schedules_ahead(engine: &Engine) -> bool {
+    engine.vllm_version() >= (0, 14)
 }
 
 /// The row's format of the KV cache. A row without one has fp8 on Blackwell, and vLLM's `auto` elsewhere.
@@ -234,7 +229,7 @@ mod tests {
     #[test]
     fn the_scheduler_is_that_of_the_rows_version() {
         let ahead = |version: &str| made(&[&QWEN.replace("0.12.0", version)]).0[0].engine.async_scheduling;
-        assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0"));
+        assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0") && !ahead("v0.13.0"));
         assert!(ahead("0.14.0") && ahead("0.18.1") && ahead("1.0") && ahead(""));
         assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.async_scheduling);
     }

@@ -14,7 +14,7 @@ use super::capture::Capture;
 use super::dropped::{Reason, RowFaults};
 use super::file_name;
 use super::format::Format;
-use super::step::{MAX_STEP_TOKENS, Run, StepRecord, StepTrace};
+use super::step::{Run, StepRecord, StepTrace, contradiction};
 use crate::measured_time::SECONDS;
 use crate::stats::median;
 
@@ -105,13 +105,6 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
     if scheduled.num_prefill_requests == 0 && scheduled.num_decode_requests == 0 {
         return Ok(None);
     }
-    if scheduled.sum_prefill_tokens < u64::from(scheduled.num_prefill_requests) {
-        return Err(row.bad("scheduled_requests", "at least one prefill token for each request with a chunk"));
-    }
-    let tokens = [Some(scheduled.sum_prefill_tokens), scheduled.sum_prefill_kv_tokens, scheduled.sum_decode_kv_tokens];
-    if tokens.into_iter().flatten().any(|tokens| tokens > MAX_STEP_TOKENS) {
-        return Err(row.bad("scheduled_requests", format!("at most {MAX_STEP_TOKENS} tokens of a kind")));
-    }
     let queued: Option<Queued> = row.optional("queued_requests", object)?;
     let waiting = |queued: Queued| queued.num_prefill_requests.saturating_add(queued.num_decode_requests);
     let step = StepRecord {
@@ -126,6 +119,9 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
         gpu_time_us: Some(row.number("wall_time", SECONDS)? * US_PER_S),
         ..StepRecord::default()
     };
+    if let Some((field, expected)) = contradiction(&step) {
+        return Err(row.bad("scheduled_requests", format!("for {field} {expected}")));
+    }
     let worker = row.text("worker_id").unwrap_or_default().into_owned();
     Ok(Some(((worker, row.whole("dp_rank", 0..=u32::MAX)?), step)))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::kv_counts::KvEvents;
 use super::request::RequestTrace;
-use super::server_totals::Total;
+use super::server_totals::{Total, counted};
 use super::whole::Whole;
 
 /// The prefix cache hits of a tier. JSON keys are stable.
@@ -34,9 +34,8 @@ pub(super) fn hits(
     requests: &[RequestTrace],
     block_size: Option<u64>,
 ) -> Vec<TierHits> {
-    let total = |name: &str| totals.iter().find(|total| total.name == name).map(|total| total.server);
     let of_metrics = |(tier, queried, hit): (&'static str, &str, &str)| {
-        let (queried, hit_tokens) = (total(queried)?, total(hit)?);
+        let (queried, hit_tokens) = (counted(totals, queried)?, counted(totals, hit)?);
         // A server without a connector looks nothing up in it.
         let is_used = queried > 0.0 || tier == "gpu";
         let rate = (queried > 0.0).then(|| hit_tokens / queried);

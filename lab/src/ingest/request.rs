@@ -1,9 +1,8 @@
 //! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
+use super::hash_chains::HashChains;
 use super::list::Numbers;
 use super::step::Run;
 use super::whole::Whole;
@@ -77,14 +76,8 @@ pub struct RequestRow {
 
 /// Says how many blocks of prompts follow another block than before: a chained hash stands for all that is before it.
 pub fn disagreeing_chains(rows: &[RequestRow]) -> Option<String> {
-    let (mut parents, mut odd) = (HashMap::new(), 0);
-    for row in rows {
-        let mut parent = None;
-        for hash in row.block_hashes.iter() {
-            odd += u64::from(*parents.entry(*hash).or_insert(parent) != parent);
-            parent = Some(*hash);
-        }
-    }
+    let mut chains = HashChains::default();
+    let odd: u64 = rows.iter().map(|row| chains.add(None, row.block_hashes.iter())).sum();
     (odd > 0).then(|| {
         format!(
             "{odd} block_hashes follow another block than before: the chains disagree, and prefixes are shared wrongly"
@@ -100,6 +93,11 @@ impl RequestTrace {
 }
 
 impl RequestRow {
+    /// Returns the number of a request whose id is one: of requests that arrive together, the engine saw the lower one first.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.request_id.parse().ok()
+    }
+
     /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must
     /// be in order, and so must the server's; between the two, events may be recorded late.
     pub(super) fn out_of_order(&self) -> Option<[(&'static str, u64); 2]> {

@@ -2,9 +2,11 @@
 
 use std::mem::take;
 
+use ridgepoint::internals::error::each_once;
+
 use super::capture::Capture;
 use super::server_log::ServerLog;
-use super::step::Run;
+use super::step::{Run, StepTrace};
 
 impl Capture {
     /// Gives the runs the labels that they lack from a server's log. `given` puts labels over a run that count more than any file's.
@@ -43,22 +45,29 @@ impl Capture {
             // What is given holds for a whole file: the run keeps the name that tells it from the others there.
             *run = Run { experiment: take(&mut run.experiment), ..labelled };
         }
-        for step in self.steps.iter_mut().flat_map(|trace| &mut trace.steps) {
-            is_changed |= step.kv_blocks_total.is_none() && log.kv_blocks.is_some();
-            step.kv_blocks_total = step.kv_blocks_total.or(log.kv_blocks);
+        for StepTrace { run, steps } in &mut self.steps {
+            let unlabelled = || steps.iter().filter(|step| step.kv_blocks_total.is_none());
+            let free = unlabelled().filter_map(|step| step.kv_blocks_free).max();
+            if let (Some(free), Some(of_log)) = (free, log.kv_blocks.filter(|of_log| free > Some(*of_log))) {
+                let of_run = &run.experiment;
+                problems.push(format!("the run '{of_run}' has {free} free KV blocks, of {of_log} in the server's log"));
+            }
+            is_changed |= log.kv_blocks.is_some() && unlabelled().next().is_some();
+            for step in steps {
+                step.kv_blocks_total = step.kv_blocks_total.or(log.kv_blocks);
+            }
         }
         if is_changed {
             self.notes.push(format!("labels that it lacks are those of the server's log '{}'", log.run.experiment));
         }
-        problems.dedup();
-        problems
+        each_once(problems)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingest::{RequestRow, RequestTrace, StepRecord, StepTrace};
+    use crate::ingest::{RequestRow, RequestTrace, StepRecord};
 
     fn log() -> ServerLog {
         let run = Run {
@@ -117,5 +126,24 @@ mod tests {
         assert_eq!(problems, ["tensor_parallel_size of the run 'night' is 4, and 2 in the server's log"]);
         let given = |run: &mut Run| run.tensor_parallel_size = Some(4);
         assert!(capture(run).label(&log(), &given).is_empty());
+    }
+
+    #[test]
+    fn each_contradiction_of_a_run_is_named_once() {
+        let labels = (Some("org/large".to_owned()), Some(4));
+        let run =
+            Run { experiment: "night".to_owned(), model: labels.0, tensor_parallel_size: labels.1, ..Run::default() };
+        // The run has both steps and requests.
+        let problems = capture(run).label(&log(), &|_| {});
+        let begin: Vec<&str> = problems.iter().filter_map(|problem| problem.split(' ').next()).collect();
+        assert_eq!(begin, ["model", "tensor_parallel_size"]);
+    }
+
+    #[test]
+    fn a_log_with_fewer_blocks_than_are_free_is_another_servers() {
+        let mut found = capture(Run { experiment: "night".to_owned(), ..Run::default() });
+        found.steps[0].steps[0].kv_blocks_free = Some(97);
+        let problems = found.label(&log(), &|_| {});
+        assert_eq!(problems, ["the run 'night' has 97 free KV blocks, of 96 in the server's log"]);
     }
 }

@@ -75,6 +75,11 @@ pub struct Total {
     pub rows: Option<f64>,
 }
 
+/// Returns what the server counted of a total by its name.
+pub(crate) fn counted(totals: &[Total], name: &str) -> Option<f64> {
+    totals.iter().find(|total| total.name == name).map(|total| total.server)
+}
+
 /// Subtracts the earlier reply from the later one.
 ///
 /// # Errors
@@ -135,7 +140,7 @@ pub(crate) fn totals(
 
 /// The copies of KV blocks among some totals, as one interval; `None` where there are none.
 pub(super) fn copies(totals: &[Total]) -> Option<CopyLog> {
-    let total = |name: &str| totals.iter().find(|total| total.name == name).map_or(0.0, |total| total.server);
+    let total = |name: &str| counted(totals, name).unwrap_or(0.0);
     let sums = |[count, bytes, seconds]: [&str; 3]| CopySums {
         count: total(count).round() as u64,
         bytes: total(bytes).round() as u64,

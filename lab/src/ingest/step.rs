@@ -10,7 +10,7 @@ use ridgepoint::internals::correction::Queues;
 use serde::{Deserialize, Serialize};
 
 /// Most tokens of a kind in a step, scheduled or cached. No engine has a thousandth of it, and sums of steps fit 64 bits.
-pub(super) const MAX_STEP_TOKENS: u64 = 1 << 40;
+const MAX_STEP_TOKENS: u64 = 1 << 40;
 
 /// The labels of one run, in the order of the tables' first columns. `None` means that the trace does not say; nothing is
 /// guessed from names.
@@ -184,24 +184,45 @@ pub(super) struct Sum {
     scheduled_tokens: Option<u64>,
 }
 
+/// Attributes of `step.BATCH_SUMMARY` whose fields [`contradiction`] names, with these fields.
+const ATTRIBUTES: [(&str, &str); 3] = [
+    ("prefill_tokens", "batch.prefill_tokens"),
+    ("decode_tokens", "batch.decode_tokens"),
+    ("kv_blocks_free", "kv.blocks_free_gpu"),
+];
+
 /// Returns an attribute that contradicts another one, and what is expected of it.
-pub(super) fn contradiction(step: &StepRecord, sum: &Sum) -> Option<(&'static str, String)> {
+pub(super) fn attribute_contradiction(step: &StepRecord, sum: &Sum) -> Option<(&'static str, String)> {
+    if let Some((field, expected)) = contradiction(step) {
+        let attribute = ATTRIBUTES.into_iter().find(|(known, _)| *known == field);
+        return Some((attribute.map_or(field, |(_, attribute)| attribute), expected));
+    }
     let StepRecord { prefill_tokens, decode_tokens, .. } = *step;
+    sum.scheduled_tokens.filter(|sum| Some(*sum) != prefill_tokens.checked_add(decode_tokens))?;
+    let expected = format!("the sum of {prefill_tokens} prefill and {decode_tokens} decode tokens");
+    Some(("batch.scheduled_tokens", expected))
+}
+
+/// Returns the field of a step that contradicts another one or that no engine reaches, and what is expected of it.
+pub(super) fn contradiction(step: &StepRecord) -> Option<(&'static str, String)> {
     for (name, tokens, requests) in [
-        ("batch.prefill_tokens", prefill_tokens, step.num_prefill_requests),
-        ("batch.decode_tokens", decode_tokens, step.num_decode_requests),
+        ("prefill_tokens", step.prefill_tokens, step.num_prefill_requests),
+        ("decode_tokens", step.decode_tokens, step.num_decode_requests),
     ] {
         if tokens < u64::from(requests) || (requests == 0 && tokens > 0) {
-            return Some((name, format!("at least one token for each of {requests} requests, else 0")));
+            return Some((name, format!("at least one for each of {requests} requests, else 0")));
         }
-        if tokens > MAX_STEP_TOKENS {
+    }
+    for (name, tokens) in [
+        ("prefill_tokens", Some(step.prefill_tokens)),
+        ("decode_tokens", Some(step.decode_tokens)),
+        ("prefill_kv_tokens", step.prefill_kv_tokens),
+        ("decode_kv_tokens", step.decode_kv_tokens),
+    ] {
+        if tokens.is_some_and(|tokens| tokens > MAX_STEP_TOKENS) {
             return Some((name, format!("at most {MAX_STEP_TOKENS} tokens")));
         }
     }
-    if sum.scheduled_tokens.is_some_and(|sum| Some(sum) != prefill_tokens.checked_add(decode_tokens)) {
-        let expected = format!("the sum of {prefill_tokens} prefill and {decode_tokens} decode tokens");
-        return Some(("batch.scheduled_tokens", expected));
-    }
     let total = step.kv_blocks_total.filter(|total| step.kv_blocks_free.is_some_and(|free| free > *total))?;
-    Some(("kv.blocks_free_gpu", format!("at most {total}, the number of blocks")))
+    Some(("kv_blocks_free", format!("at most {total}, the number of blocks")))
 }

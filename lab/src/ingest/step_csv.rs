@@ -9,7 +9,7 @@ use super::dropped::RowFaults;
 use super::file_name;
 use super::format::Format;
 use super::periods::{Cleaning, periods};
-use super::step::{ByRun, Run, StepRecord, StepTrace, contradiction};
+use super::step::{ByRun, Run, StepRecord, StepTrace, attribute_contradiction};
 use super::table::run;
 
 /// Scheduler steps as csv.
@@ -76,7 +76,7 @@ pub(super) fn check_nanoseconds(found: &Capture, origin: &str, what: &str) -> Re
 
 fn record(row: &Row<'_>, name: Option<&str>) -> Result<(Run, StepRecord)> {
     let (run, step) = (run(row, name)?, row.get()?);
-    match contradiction(&step, &row.get()?) {
+    match attribute_contradiction(&step, &row.get()?) {
         Some((column, expected)) => Err(row.bad(column, expected)),
         None => Ok((run, step)),
     }

@@ -16,7 +16,7 @@ use super::format::Format;
 use super::interval::Interval;
 use super::periods::Periods;
 use super::request_cell::{read_cell, write_cell};
-use super::step::{MAX_STEP_TOKENS, Run, StepRecord, StepTrace};
+use super::step::{Run, StepRecord, StepTrace, contradiction};
 use super::table::{header, read_rows, write_rows};
 use crate::measured_time::MICROSECONDS;
 
@@ -91,15 +91,8 @@ pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
                 return Err(row.bad(column, MICROSECONDS));
             }
         }
-        for (column, tokens) in [
-            ("prefill_tokens", Some(step.prefill_tokens)),
-            ("decode_tokens", Some(step.decode_tokens)),
-            ("prefill_kv_tokens", step.prefill_kv_tokens),
-            ("decode_kv_tokens", step.decode_kv_tokens),
-        ] {
-            if tokens.is_some_and(|tokens| tokens > MAX_STEP_TOKENS) {
-                return Err(row.bad(column, format!("at most {MAX_STEP_TOKENS} tokens")));
-            }
+        if let Some((column, expected)) = contradiction(&step) {
+            return Err(row.bad(column, expected));
         }
         if let Some(text) = &cells.requests {
             let count = u64::from(step.num_prefill_requests) + u64::from(step.num_decode_requests);

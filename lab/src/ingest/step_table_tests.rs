@@ -113,6 +113,9 @@ fn cells_that_are_not_as_documented_name_row_and_column() {
         ("period_us", "NaN"),
         ("left_out", "gap"),
         ("num_decode_requests", "4294967296"),
+        ("prefill_tokens", "500"),
+        ("decode_tokens", "0"),
+        ("decode_kv_tokens", "1099511627777"),
         ("gpu_time_us", "-1"),
         ("requests", "2x1@9"),
         ("requests", "1-9"),
@@ -163,20 +166,21 @@ prop_compose! {
     fn record()(
         start_ns in any::<u64>(),
         requests in proptest::collection::vec(request(), 0..6),
-        decodes in 0u32..4,
+        decodes in 0usize..4,
         known in any::<bool>(),
         counts in proptest::option::of(any::<u32>()),
         tokens in proptest::option::of(any::<u64>()),
         gpu_time_us in proptest::option::of(1e-3f64..1e9),
     ) -> StepRecord {
-        let all: u64 = requests.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
-        let count = u32::try_from(requests.len()).unwrap();
-        let num_decode_requests = decodes.min(count);
+        let (decodes, prefills) = requests.split_at(requests.len().min(decodes));
+        let tokens_of = |of: &[Request]| of.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
+        let count = |of: &[Request]| u32::try_from(of.len()).unwrap();
         StepRecord {
-            start_ns, num_decode_requests, gpu_time_us,
-            num_prefill_requests: count - num_decode_requests,
-            prefill_tokens: all - u64::from(num_decode_requests),
-            decode_tokens: u64::from(num_decode_requests),
+            start_ns, gpu_time_us,
+            num_prefill_requests: count(prefills),
+            num_decode_requests: count(decodes),
+            prefill_tokens: tokens_of(prefills),
+            decode_tokens: tokens_of(decodes),
             prefill_kv_tokens: tokens.map(|tokens| tokens >> 24), kv_blocks_total: tokens,
             num_running: counts, num_preempted: counts,
             requests: known.then_some(requests),

@@ -27,9 +27,13 @@ pub struct RequestTokens {
 impl RequestTokens {
     /// Times between chunks, ns.
     pub fn gaps_ns(&self) -> impl Iterator<Item = u64> {
-        let later = self.chunks.iter().skip(1);
-        self.chunks.iter().zip(later).map(|(one, next)| next.time_ns.saturating_sub(one.time_ns))
+        gaps_ns(&self.chunks).map(|(gap_ns, _)| gap_ns)
     }
+}
+
+/// Times between chunks, ns, each with the chunk that ends it.
+pub(crate) fn gaps_ns(chunks: &[Chunk]) -> impl Iterator<Item = (u64, &Chunk)> {
+    chunks.iter().zip(chunks.iter().skip(1)).map(|(one, next)| (next.time_ns.saturating_sub(one.time_ns), next))
 }
 
 /// A run's tokens, request by request.

@@ -5,7 +5,7 @@
 //! vllm-vcr 0.x. An optional first line holds the `meta` object.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked beside")]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, ErrorKind as IoErrorKind};
 use std::path::Path;
@@ -17,10 +17,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::capture::Capture;
-use super::dropped::{Dropped, Reason};
+use super::dropped::Reason;
 use super::file_name;
 use super::format::Format;
 use super::request::RequestRow;
+use super::request_rows::{Row, Rows};
 use super::step::Run;
 use super::token::{Chunk, RequestTokens};
 use super::unknown_names::UnknownNames;
@@ -155,37 +156,19 @@ struct Context {
     prefill_tokens: Vec<u32>,
 }
 
-/// A request that was read.
-struct Found {
-    row: RequestRow,
-    tokens: Option<RequestTokens>,
-    /// Its number, if the file numbers requests. Those that arrive together come in this order.
-    number: Option<u64>,
-}
-
 /// Requests as they come in.
 #[derive(Default)]
 struct Requests {
-    found: Vec<Found>,
-    ids: HashSet<Box<str>>,
-    dropped: Dropped,
+    rows: Rows,
     by_summary: u64,
 }
 
 impl Requests {
     fn add(&mut self, line: Line) {
-        let position = self.ids.len() as u64 + self.dropped.total();
         let is_summary = line.itl_ms.is_none() && line.itl_summary.is_some();
-        let is_numbered = line.request_id.is_some();
-        match request(line, position) {
-            Err(reason) => self.dropped.add(reason),
-            Ok((row, _)) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(Reason::Duplicate),
-            Ok((row, tokens)) => {
-                self.by_summary += u64::from(is_summary);
-                let number = if is_numbered { row.request_id.parse().ok() } else { None };
-                self.found.push(Found { row, tokens, number });
-            }
-        }
+        let kept = self.rows.requests.len();
+        self.rows.add(request(line, self.rows.added()));
+        self.by_summary += u64::from(is_summary && self.rows.requests.len() > kept);
     }
 
     fn by_summary_note(&self) -> Option<String> {
@@ -195,8 +178,6 @@ impl Requests {
 
     /// Puts the requests by arrival into what was read. Those that arrive together come by number, or by first token.
     fn finish(mut self, meta: Meta, experiment: &str, capture: &mut Capture) {
-        self.found.sort_by_key(|of| (of.row.arrived_ns, of.number, of.row.first_response_ns));
-        capture.dropped_requests.merge(&self.dropped);
         let run = Run {
             experiment: experiment.to_owned(),
             model: meta.model,
@@ -206,16 +187,15 @@ impl Requests {
             max_num_seqs: meta.max_num_seqs.filter(|size| *size > 0),
             ..Run::default()
         };
-        let with_block_size = |Found { mut row, tokens, .. }| {
+        for (row, _) in &mut self.rows.requests {
             row.block_size = meta.block_size.filter(|_| !row.block_hashes.is_empty());
-            (row, tokens)
-        };
-        capture.add_requests(run, self.found.into_iter().map(with_block_size));
+        }
+        self.rows.finish(run, |row| (row.arrived_ns, row.number(), row.first_response_ns), capture);
     }
 }
 
 /// A request and, where its gaps are told, its tokens.
-fn request(line: Line, position: u64) -> std::result::Result<(RequestRow, Option<RequestTokens>), Reason> {
+fn request(line: Line, position: u64) -> Row {
     let request_id = match line.request_id {
         None | Some(Value::Null) => format!("line-{position}"),
         Some(Value::String(text)) if !text.is_empty() => text,

@@ -290,3 +290,19 @@ fn small_kernels_need_no_table() {
         1
     );
 }
+
+#[test]
+fn a_broken_table_of_decodes_is_no_missing_one() {
+    let dir = tempfile::tempdir().unwrap();
+    made_up_tables(dir.path());
+    let rows = rows_of(&[("attention_prefill.csv", prefill_csv("32,8,128,bfloat16,0,1,512,2048,100\n"))]);
+    let check = || {
+        let tables = Tables::new(&h100(), &Engine::default(), Some(dir.path()));
+        rows.off_table.check_prefill_prior_kv(&h100(), &tables)
+    };
+    assert!(check().is_ok());
+    let path = dir.path().join("bench_data/h100_sxm/attention_decode.csv");
+    std::fs::write(path, "no table\n").unwrap();
+    let message = check().unwrap_err().to_string();
+    assert!(message.contains("attention_decode.csv"), "{message}");
+}

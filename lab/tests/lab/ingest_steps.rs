@@ -231,6 +231,11 @@ fn unknown_versions_scopes_units_and_keys_are_errors() {
         (record(500, "NaN"), "line 1 column"),
         (record(500, "null"), "column 'wall_time': found nothing"),
         (good.replace("\"num_decode_requests\": 9", "\"num_decode_requests\": -9"), "column 'scheduled_requests'"),
+        (
+            good.replacen("\"num_prefill_requests\": 1", "\"num_prefill_requests\": 0", 1),
+            "expected for prefill_tokens at least one for each of 0 requests, else 0",
+        ),
+        (good.replace("\"sum_decode_kv_tokens\": 9000", "\"sum_decode_kv_tokens\": 2e12"), "'scheduled_requests'"),
         (good[..200].to_owned(), "EOF while parsing"),
         (format!("{good}[1]\n"), "line 2 column 1: is not a JSON object"),
         (String::new(), "has no rows"),

@@ -117,11 +117,8 @@ impl Choice<'_> {
 
     /// Whether kernels of `format` are those of the weights. Adds a note if they are not.
     fn is_own_format(&mut self, weights: WeightFormat, format: MatmulFormat) -> bool {
-        let is_own = match MatmulFormat::from(weights) {
-            MatmulFormat::Float16 => format == MatmulFormat::Bfloat16,
-            MatmulFormat::Mxfp4 => matches!(format, MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8),
-            own => format == own,
-        };
+        let own = MatmulFormat::from(weights).tabulated();
+        let is_own = own == Some(format) || (own == Some(MatmulFormat::Mxfp4) && format == MatmulFormat::Mxfp4Mxfp8);
         // Kernels of blocks are measured in those of DeepSeek-V3 alone.
         let is_own_block =
             !matches!(weights, WeightFormat::Fp8Block { rows, columns } if (rows, columns) != (128, 128));

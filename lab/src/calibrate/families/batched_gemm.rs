@@ -26,9 +26,9 @@ impl Calibrated for BatchedGemmModel {
 
     fn place(row: &Timed<BatchedGemmCall>, _: &Source) -> Result<Placed<Self>, String> {
         let BatchedGemmCall { dtype, copies, m, n, k } = row.call;
-        let format = match dtype {
-            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MatmulFormat::Bfloat16,
-            MatmulFormat::Fp8 => return Err(NOT_READ.to_owned()),
+        let format = match dtype.tabulated() {
+            Some(format @ MatmulFormat::Bfloat16) => format,
+            Some(MatmulFormat::Fp8) => return Err(NOT_READ.to_owned()),
             _ => return Err(NO_MODEL.to_owned()),
         };
         Ok(Placed::OnGrid(BatchedGemmKey { format, n, k }, vec![copies as f64, m as f64]))

@@ -57,12 +57,12 @@ pub(super) fn features_of(shape: &GemmShape, chip: &Chip) -> Vec<f64> {
 
 /// The kernel of a projection; an error is the reason why no table takes the row.
 fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
-    match call.dtype {
-        MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
+    let format = call.dtype.tabulated().ok_or(NO_MODEL)?;
+    match format {
         // The public tables of these versions timed them eagerly.
         MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.engine == "vllm-0.14" => Err(FLOOR),
         MatmulFormat::Fp8Block if source.engine == "vllm-0.24" && source.is_public => Err(FLOOR),
-        MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Nvfp4 => Ok(call.dtype),
+        MatmulFormat::Bfloat16 | MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Nvfp4 => Ok(format),
         _ => Err(NO_MODEL),
     }
 }

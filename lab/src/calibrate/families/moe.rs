@@ -91,16 +91,7 @@ impl Calibrated for MoeModel {
 /// `None` for a number format that no table has.
 fn moe_key(call: &MoeCall) -> Option<MoeKey> {
     Some(MoeKey {
-        format: match call.dtype {
-            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MatmulFormat::Bfloat16,
-            MatmulFormat::Fp8
-            | MatmulFormat::Fp8Block
-            | MatmulFormat::Int4WeightOnly
-            | MatmulFormat::Nvfp4
-            | MatmulFormat::Mxfp4
-            | MatmulFormat::Mxfp4Mxfp8 => call.dtype,
-            _ => return None,
-        },
+        format: call.dtype.tabulated()?,
         routing: Routing::parse(&call.distribution)?,
         hidden_size: call.hidden_size,
         intermediate_size: call.intermediate_size,

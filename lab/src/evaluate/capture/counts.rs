@@ -2,7 +2,7 @@
 
 use super::read::CapturedRun;
 use crate::evaluate::steps::reconstruct;
-use crate::ingest::totals;
+use crate::ingest::{counted, totals};
 use ridgepoint::{Error, Result, StepModel};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(super) fn work_counts(
 ) -> Result<Vec<WorkCount>> {
     let problem = |problem| Error::invalid("/metrics", vec![problem]);
     let totals = totals(&run.metrics, &[], None).map_err(problem)?;
-    let server = |name: &str| totals.iter().find(|total| total.name == name).map_or(0.0, |total| total.server);
+    let server = |name: &str| counted(&totals, name).unwrap_or(0.0);
     let [flops, read, written] =
         ["flops", "read_bytes", "write_bytes"].map(|name| server(&format!("estimated_{name}_per_gpu")));
     if flops <= 0.0 {

@@ -5,11 +5,11 @@ use std::io::Write;
 use super::super::scorecard::{MAX_E2E_PCT, MAX_TTFT_AND_ITL_PCT};
 use super::counts::{WorkCount, work_counts};
 use super::distributions::{Distributions, TokenGaps};
-use super::in_flight::InFlight;
 use super::load::load;
 use super::queue_wait::{OtherWaits, QueueWaits};
 use super::read::CapturedRun;
 use super::times::{JudgedRequest, RequestTimes, arrival_ns};
+use crate::evaluate::changed_loop::in_flight;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Latency, Metric, Statistic};
 use crate::evaluate::report::MetricRow;
@@ -128,7 +128,7 @@ pub fn judge_capture(
     let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
     let replayed = match max_concurrency {
         None => replay(&latency, &engine, &mut captured.list, &mut observers)?,
-        Some(most) => replay(&latency, &engine, &mut InFlight::new(most, captured.list)?, &mut observers)?,
+        Some(most) => replay(&latency, &engine, &mut in_flight(most, captured.list)?, &mut observers)?,
     };
     replayed.check_clock()?;
     let ((sampler, tokens), _) = observers;

@@ -36,9 +36,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     if rows.iter().any(|row| row.arrived_ns.is_none()) {
         notes.push("requests without an arrival are sent when the engine queued them".to_owned());
     }
-    // Of requests that arrive together, the engine saw the one with the lower number first.
-    let number = |row: &RequestRow| row.request_id.parse::<u64>().ok();
-    rows.sort_by_key(|row| (arrival_ns(row), number(row)));
+    rows.sort_by_key(|row| (arrival_ns(row), row.number()));
     let has_hashes = rows.iter().any(|row| !row.block_hashes.is_empty());
     let has_hits = rows.iter().any(|row| row.num_cached_tokens > Some(Whole::ZERO));
     if has_hits && !has_hashes {

@@ -3,7 +3,6 @@
 
 mod counts;
 mod distributions;
-mod in_flight;
 mod judge;
 mod knob;
 mod load;

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::read::ReadRun;
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{
-    Chunk, Dropped, Interval, Periods, Reason, RequestTrace, Run, StepRecord, StepTrace, TokenTrace, Whole,
+    Chunk, Dropped, Interval, Periods, Reason, RequestTrace, Run, StepRecord, StepTrace, TokenTrace, Whole, gaps_ns,
 };
 use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::Request;
@@ -74,14 +74,9 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
     };
     let mut timed: Vec<Timed<'_>> = requests.requests.iter().filter_map(timed).collect();
     timed.sort_by_key(|of| of.arrived_ns);
-    let single = |of: &Timed<'_>| {
-        let pairs = of.chunks.iter().zip(of.chunks.iter().skip(1));
-        pairs
-            .filter(|(_, next)| next.num_tokens == 1)
-            .map(|(one, next)| next.time_ns.saturating_sub(one.time_ns) as f64)
-            .collect::<Vec<_>>()
-    };
-    let Some(gap_ns) = median(timed.iter().flat_map(single).collect()).filter(|gap| *gap > 0.0) else {
+    let gaps = timed.iter().flat_map(|of| gaps_ns(of.chunks));
+    let single = gaps.filter(|(_, ended_by)| ended_by.num_tokens == 1).map(|(gap_ns, _)| gap_ns as f64);
+    let Some(gap_ns) = median(single.collect()).filter(|gap| *gap > 0.0) else {
         return Vec::new();
     };
     if timed.len() < LEAST_REQUESTS {
@@ -100,13 +95,13 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
 
 /// What TTFT has beyond a step, ns.
 fn way_to_engine_ns(timed: &[Timed<'_>]) -> u64 {
-    // The first quartile of each length is of requests that did not wait for others.
+    // Requests that were alone waited for no other, and the median of each length bears a few odd times.
     let mut by_length: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut gaps = Vec::new();
     for of in alone(timed) {
         let ttft_ns = of.chunks[0].time_ns.saturating_sub(of.arrived_ns);
         by_length.entry(of.prompt - of.cached).or_default().push(ttft_ns as f64);
-        gaps.extend(of.chunks.windows(2).map(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns) as f64));
+        gaps.extend(gaps_ns(of.chunks).map(|(gap_ns, _)| gap_ns as f64));
     }
     let points: Vec<([f64; 2], f64)> =
         by_length.into_iter().filter_map(|(tokens, times)| Some(([1.0, tokens as f64], median(times)?))).collect();

@@ -1,8 +1,9 @@
 //! Counts KV events: by name and medium, transfers in pairs, blocks that return from the CPU, and hash chains that disagree.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::event::Batch;
+use crate::ingest::hash_chains::HashChains;
 use crate::ingest::kv_counts::{EventCount, KvEvents};
 use crate::ingest::kv_transfers::{Pairing, TransferEvent, TransferLog};
 
@@ -14,8 +15,7 @@ const MOST_BLOCK_SIZES: usize = 16;
 pub(in crate::ingest) struct Tally {
     counts: BTreeMap<(String, Option<String>), EventCount>,
     pairing: Pairing,
-    /// The parent of each block.
-    parents: HashMap<u64, Option<u64>>,
+    chains: HashChains,
     /// Blocks that the CPU holds.
     on_cpu: HashSet<u64>,
     block_sizes: BTreeSet<u64>,
@@ -76,15 +76,8 @@ impl Tally {
 
     /// Follows a chain of hashes, each of which is the parent of the next.
     fn store(&mut self, parent: Option<u64>, hashes: &[u64]) {
-        if parent.is_some_and(|parent| !self.parents.contains_key(&parent)) {
-            self.found.unknown_parents += 1;
-        }
-        let mut parent = parent;
-        for hash in hashes {
-            let known = self.parents.entry(*hash).or_insert(parent);
-            self.found.other_parents += u64::from(*known != parent);
-            parent = Some(*hash);
-        }
+        self.found.unknown_parents += u64::from(parent.is_some_and(|parent| !self.chains.has(parent)));
+        self.found.other_parents += self.chains.add(parent, hashes);
     }
 
     /// Counts batches that are missing between two numbers.

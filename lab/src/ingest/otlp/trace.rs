@@ -8,7 +8,7 @@ use super::request_span::{RequestSpan, ServerSpan};
 use super::snapshots::Snapshot;
 use crate::ingest::StepRecord;
 use crate::ingest::kv_events::tally::Tally;
-use crate::ingest::step::contradiction;
+use crate::ingest::step::attribute_contradiction;
 
 /// Attributes of a resource that tell one process of a service from another.
 const INSTANCE_KEYS: [&str; 6] =
@@ -103,7 +103,7 @@ impl Trace {
 /// Reads the attributes of `step.BATCH_SUMMARY`.
 pub(super) fn step_record(attributes: &Attributes) -> Result<StepRecord, Fault> {
     let step = attributes.get()?;
-    match contradiction(&step, &attributes.get()?) {
+    match attribute_contradiction(&step, &attributes.get()?) {
         Some((key, expected)) => Err(attributes.fault(key, &expected)),
         None => Ok(step),
     }

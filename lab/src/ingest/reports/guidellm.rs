@@ -58,7 +58,7 @@ fn add(report: Report, name: &str, capture: &mut Capture) {
         requests.errored.iter().for_each(|_| rows.add(Err(Reason::Failed)));
         requests.incomplete.iter().for_each(|_| rows.add(Err(Reason::Incomplete)));
         requests.successful.iter().enumerate().for_each(|(position, request)| rows.add(row(position, request)));
-        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, capture);
+        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, |row| row.arrived_ns, capture);
     }
 }
 

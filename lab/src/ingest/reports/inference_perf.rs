@@ -43,7 +43,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         }
     })?;
     let mut capture = Capture::default();
-    rows.finish(Run { experiment: file_name(path), ..Run::default() }, &mut capture);
+    rows.finish(Run { experiment: file_name(path), ..Run::default() }, |row| row.arrived_ns, &mut capture);
     let way_out = "set report.request_lifecycle.per_request in inference-perf's configuration and give its \
                    per_request_lifecycle_metrics.json, as summaries have none";
     with_requests(path, capture, way_out)

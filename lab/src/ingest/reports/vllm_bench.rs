@@ -69,7 +69,7 @@ fn add(path: &Path, experiment: String, result: Detailed, capture: &mut Capture)
     capture.notes.extend(max_concurrency.map(|most| {
         format!("the client kept at most {most} requests in flight: judge it with a max_concurrency of {most}, not at captured times")
     }));
-    rows.finish(Run { experiment, model: model_id, ..Run::default() }, capture);
+    rows.finish(Run { experiment, model: model_id, ..Run::default() }, |row| row.arrived_ns, capture);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use ridgepoint::internals::units::US_PER_MS;
 
 use crate::ingest::StepRecord;
-use crate::ingest::step::MAX_STEP_TOKENS;
+use crate::ingest::step::contradiction;
 use crate::ingest::unknown_names::UnknownNames;
 use crate::measured_time::MICROSECONDS;
 
@@ -41,10 +41,7 @@ pub(super) fn iteration<'t>(line: &'t str, unknown: &mut UnknownNames) -> Result
     for part in parts.trim_end().split(", ") {
         let count = COUNTS.iter().zip(&mut counts).find_map(|(name, count)| Some((part.strip_suffix(name)?, count)));
         if let Some((text, count)) = count {
-            let value: u64 = text.trim_end().parse().map_err(|_| format!("'{part}', expected a whole number"))?;
-            if value > MAX_STEP_TOKENS {
-                return Err(format!("'{part}', expected at most {MAX_STEP_TOKENS}"));
-            }
+            let value = text.trim_end().parse().map_err(|_| format!("'{part}', expected a whole number"))?;
             *count = Some(value);
         } else if let Some(text) = part.strip_prefix("iteration elapsed time: ") {
             let ms: Option<f64> = text.strip_suffix(" ms").and_then(|text| text.parse().ok());
@@ -69,15 +66,11 @@ pub(super) fn iteration<'t>(line: &'t str, unknown: &mut UnknownNames) -> Result
         gpu_time_us: Some(elapsed_ms.ok_or_else(|| missing("iteration elapsed time"))? * US_PER_MS),
         ..StepRecord::default()
     };
-    for (what, requests, tokens) in [
-        ("context", step.num_prefill_requests, step.prefill_tokens),
-        ("generation", step.num_decode_requests, step.decode_tokens),
-    ] {
-        if tokens < u64::from(requests) || (requests == 0 && tokens > 0) {
-            return Err(format!(
-                "{tokens} {what} tokens, expected at least one for each of {requests} requests, else 0"
-            ));
-        }
+    if let Some((field, expected)) = contradiction(&step) {
+        let is_prefill = field == "prefill_tokens";
+        let (tokens, what) =
+            if is_prefill { (step.prefill_tokens, "context") } else { (step.decode_tokens, "generation") };
+        return Err(format!("{tokens} {what} tokens, expected {expected}"));
     }
     // An iteration of nothing may take no time. One of something may not, to the two digits that are logged.
     if !step.gpu_time_us.is_some_and(|time_us| MICROSECONDS.contains(time_us) || (time_us <= 0.0 && step.is_empty())) {
@@ -155,7 +148,7 @@ mod tests {
             (
                 "Iteration(1): 2 context requests, 1 context tokens, 0 generation requests, 0 generation tokens, \
                  iteration elapsed time: 1 ms",
-                "1 context tokens, expected at least one for each of 2 requests",
+                "1 context tokens, expected at least one for each of 2 requests, else 0",
             ),
             ("Iteration(1): iteration elapsed time: NaN ms", "'iteration elapsed time: NaN ms', expected a time in ms"),
             ("Iteration(1): GPU KV cache usage: 120%", "expected 0 to 100 %"),
