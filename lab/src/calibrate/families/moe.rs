@@ -76,7 +76,7 @@ impl Calibrated for MoeModel {
         if is_trtllm && source.is_public && source.name.contains("B200") && call.dtype != MatmulFormat::Mxfp4Mxfp8 {
             return Err(NOT_SERVED.to_owned());
         }
-        if call.dtype == MatmulFormat::Mxfp4 && source.kernel == UNPACKING_KERNEL {
+        if call.dtype == MatmulFormat::Mxfp4 && source.kernel.starts_with(UNPACKING_KERNEL) {
             return Err(UNPACKED.to_owned());
         }
         let has_both = call.dtype == MatmulFormat::Nvfp4 && is_trtllm;
