@@ -49,38 +49,25 @@ mod fixtures {
     /// 1.07 and 1.1 s. The second is rejected. The third has not begun to run.
     pub fn three() -> Replay {
         let first = RequestRecord {
-            stage: 0,
-            turn: 0,
             outcome: Outcome::Finished,
             num_prompt_tokens: 100,
             num_output_tokens: 3,
             num_cached_tokens: 64,
             num_preemptions: 1,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            load_ns: 0,
             arrival_ns: 1_000_000_000,
-            queued_ns: 0,
             scheduled_ns: 1_010_000_001,
             first_token_ns: 1_050_000_000,
             finish_ns: 1_100_000_000,
+            ..RequestRecord::default()
         };
         let refused = RequestRecord {
             stage: 1,
-            turn: 0,
             outcome: Outcome::Rejected,
             num_prompt_tokens: 9000,
-            num_cached_tokens: 0,
-            num_preemptions: 0,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            load_ns: 0,
+            num_output_tokens: 3,
             arrival_ns: 1_200_000_000,
-            queued_ns: 0,
-            scheduled_ns: 0,
-            first_token_ns: 0,
             finish_ns: 1_200_500_000,
-            ..first
+            ..RequestRecord::default()
         };
         let waiting = RequestRecord { outcome: Outcome::Unfinished, num_prompt_tokens: 50, finish_ns: 0, ..refused };
         let mut gaps = Histogram::<u64>::new(3).unwrap();
