@@ -1,6 +1,5 @@
 //! Files of a replay for other programs: `vllm bench serve`'s JSON, a csv row per request, a trace for Perfetto. Each writer
 //! takes an [`io::Write`](std::io::Write), and equal replays give equal bytes.
-#![expect(clippy::indexing_slicing, reason = "the list is made long enough before")]
 
 mod otlp;
 mod perfetto;
@@ -17,15 +16,6 @@ pub use token_times::TokenTimes;
 pub use vllm_bench::{BenchRun, write_vllm_bench};
 
 use super::record::{Outcome, RequestRecord};
-
-/// What an observer keeps of a record, from `list`, which grows with the records.
-fn of_record<T: Default>(list: &mut Vec<T>, record: u32) -> &mut T {
-    let record = record as usize;
-    if record >= list.len() {
-        list.resize_with(record + 1, T::default);
-    }
-    &mut list[record]
-}
 
 /// A time of a request in ns; `None` if the request did not get that far.
 fn reached(record: &RequestRecord, ns: u64) -> Option<u64> {
