@@ -48,7 +48,7 @@ pub mod efficiency {
         pub use crate::efficiency::state_model::StateModel;
     }
     pub mod mixed {
-        pub use crate::efficiency::mixed::MixedCall;
+        pub use crate::efficiency::mixed::time_us;
     }
     pub mod table {
         pub use crate::efficiency::series::{Header, Series, SeriesHeader};
@@ -68,8 +68,8 @@ pub mod input {
     pub use crate::input::*;
 }
 pub mod kv_capacity {
-    pub use crate::kv_capacity::activation::{SAMPLING_BYTES_PER_LOGIT, forward_bytes, sampling_bytes};
-    pub use crate::kv_capacity::device::{DRIVER_SHARE, OVERHEAD_BYTES, device_memory_bytes};
+    pub use crate::kv_capacity::activation::{forward_bytes, sampling_bytes};
+    pub use crate::kv_capacity::device::{OVERHEAD_BYTES, device_memory_bytes};
 }
 pub mod latency {
     pub use crate::correction::Queues;

@@ -70,6 +70,10 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![warn(missing_docs)]
 
+// Files of tests/common serve unit tests too, and name the crate as other tests do.
+#[cfg(test)]
+extern crate self as ridgepoint;
+
 mod cold_start;
 pub mod hardware;
 pub mod kv_capacity;

@@ -47,9 +47,18 @@ pub(super) fn overlapped_by_logs_us(a: f64, b: f64, sharpness: f64) -> f64 {
     if large <= 0.0 { 0.0 } else { large * ((1.0 + ((small / large).ln() * p).exp()).ln() / p).exp() }
 }
 
-/// Time to move `bytes` at a rate that rises with the bytes of the call: `bytes / rate · √(1 + ramp / bytes)`.
+/// Bytes that a call's ramp counts beside its own, so that a call without bytes has a ramp too (assumed).
+const LEAST_RAMP_BYTES: f64 = 1e4;
+
+/// How many times longer `bytes` take in a call of their own than in an endless one: `√(1 + ramp / bytes)`.
+#[inline]
+pub(super) fn ramp(bytes: f64, ramp_bytes: f64) -> f64 {
+    (1.0 + ramp_bytes / (bytes + LEAST_RAMP_BYTES)).sqrt()
+}
+
+/// Time to move `bytes` at a rate that rises with the bytes of the call.
 pub(super) fn ramped_us(bytes: f64, bytes_per_s: f64, ramp_bytes: f64) -> f64 {
-    time_us(bytes, bytes_per_s) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
+    time_us(bytes, bytes_per_s) * ramp(bytes, ramp_bytes)
 }
 
 #[cfg(test)]

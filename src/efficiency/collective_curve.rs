@@ -6,7 +6,7 @@ use super::exchange_model::ExchangeModel;
 use super::kernel_model::AllReduceModel;
 use super::provenance::Provenance;
 use super::series::Series;
-use crate::physics::communication::{AllReduceShape, ExchangeShape, all_reduce_sent_bytes};
+use crate::physics::communication::{ExchangeShape, all_reduce_sent_bytes};
 
 /// An all-reduce over a fixed number of ranks.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl AllReduceCurve {
 
     /// Time for a message of that size on each rank.
     pub fn time(&self, message_bytes: f64) -> Timed {
-        let shape = AllReduceShape { message_bytes, gpus: self.gpus };
+        let shape = ExchangeShape::all_reduce(message_bytes, self.gpus);
         self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
     }
 }

@@ -5,7 +5,6 @@ use super::chip::Chip;
 use super::family::Family;
 use super::kernel_model::collective_us;
 use super::keys::Key;
-use crate::physics::Shape;
 use crate::physics::communication::{Collective, ExchangeShape};
 
 /// NCCL's collectives: launch + per rank + the bytes that each rank sends over its link.
@@ -31,7 +30,7 @@ impl Family for ExchangeModel {
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];
 
     fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
-        collective_us(c, shape.gpus, shape.work().bytes, chip)
+        collective_us(c, shape, chip)
     }
 
     fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {

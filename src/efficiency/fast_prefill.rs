@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::physics::AttentionHeads;
 use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
+use super::chip::ramp;
 use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
 use super::kernel_model::{CachedKeys, PrefillModel, QUERY_TILE, tiled_keys};
@@ -128,7 +129,7 @@ impl FastPrefill {
         let tiles_per_sm = prompts * self.heads_per_sm * ceiling(query / QUERY_TILE);
         let compute_us = larger(tiles_per_sm * tile(own_visible), tile(own_keys / prompts));
         let bytes = own_keys * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
-        let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
+        let memory_us = bytes * self.memory_us_per_byte * ramp(bytes, self.ramp_bytes);
         (self.launch_us + self.overlap.of(compute_us, memory_us)) * self.residual(query, prompts)
     }
 

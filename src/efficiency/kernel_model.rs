@@ -8,7 +8,7 @@ use super::family::{Family, OUTPUT_BYTES};
 use super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
 use crate::dtype::{DType, MatmulFormat};
 use crate::physics::attention::{AttentionShape, HeadShape};
-use crate::physics::communication::AllReduceShape;
+use crate::physics::communication::ExchangeShape;
 use crate::physics::moe::{MoeShape, experts_flops};
 use crate::physics::window::mean_visible;
 use crate::physics::{Shape, Work};
@@ -266,7 +266,6 @@ impl Family for MoeModel {
             top_k: key.top_k as f64,
             experts: key.num_experts as f64,
             local_experts: key.num_experts as f64 / point[1],
-            skew: 0.0,
             weight_bytes: weight_bytes(key.format),
             input_bytes: operand_dtype(key.format).bytes(),
             output_bytes: OUTPUT_BYTES,
@@ -278,9 +277,9 @@ impl Family for MoeModel {
     }
 }
 
-/// Time of a collective over so many GPUs by its coefficients: launch, bandwidth efficiency, ramp bytes, time per rank.
-pub(super) fn collective_us(c: &[f64], gpus: f64, sent_bytes: f64, chip: &Chip) -> f64 {
-    c[0] + c[3] * gpus + ramped_us(sent_bytes, chip.link_bytes_per_s * c[1], c[2])
+/// Time of a collective by its coefficients: launch, bandwidth efficiency, ramp bytes, time per rank.
+pub(super) fn collective_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+    c[0] + c[3] * shape.gpus + ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2])
 }
 
 /// vLLM's own all-reduce: launch + per rank + the bytes that each rank sends over its link.
@@ -288,7 +287,7 @@ pub(super) fn collective_us(c: &[f64], gpus: f64, sent_bytes: f64, chip: &Chip) 
 pub struct AllReduceModel;
 
 impl Family for AllReduceModel {
-    type Shape = AllReduceShape;
+    type Shape = ExchangeShape;
     type Key = AllReduceKind;
 
     const OPERATOR: &'static str = "allreduce";
@@ -297,12 +296,12 @@ impl Family for AllReduceModel {
     const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
 
-    fn time_us(c: &[f64], shape: &AllReduceShape, chip: &Chip) -> f64 {
-        collective_us(c, shape.gpus, shape.work().bytes, chip)
+    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+        collective_us(c, shape, chip)
     }
 
-    fn shape(_: &AllReduceKind, point: &[f64]) -> AllReduceShape {
-        AllReduceShape { gpus: point[0], message_bytes: point[1] }
+    fn shape(_: &AllReduceKind, point: &[f64]) -> ExchangeShape {
+        ExchangeShape::all_reduce(point[1], point[0])
     }
 
     fn bytes_per_s(chip: &Chip) -> f64 {

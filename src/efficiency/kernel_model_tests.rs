@@ -40,7 +40,6 @@ fn active_experts_follow_the_occupancy_formula() {
         top_k: 2.0,
         experts: 8.0,
         local_experts: 8.0,
-        skew: 0.0,
         weight_bytes: 2.0,
         input_bytes: 2.0,
         output_bytes: 2.0,

@@ -75,47 +75,25 @@ pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
     larger(beyond_launch_us, chunks.launch_us + chunks.us - decodes.launch_us - decodes.us)
 }
 
-/// Prefill chunks and decodes of one attention call.
-#[derive(Debug, Clone, Copy)]
-pub struct MixedCall {
-    /// Heads of both kinds.
-    pub heads: AttentionHeads,
-    /// Chunks.
-    pub num_prefills: u64,
-    /// Scheduled tokens of all chunks, which are equally long.
-    pub query_tokens: u64,
-    /// Visible (query, key) pairs of the chunks, per head.
-    pub pairs: f64,
-    /// Keys that the chunks read.
-    pub chunk_kv_tokens: u64,
-    /// Decodes.
-    pub num_decodes: u64,
-    /// Keys that the decodes read.
-    pub decode_kv_tokens: u64,
-}
-
-impl MixedCall {
-    /// Predicts the call's time from the curves of both kinds, on a chip with `sm_count` SMs, µs.
-    pub fn time_us(&self, prefill: &PrefillCurve, decode: &DecodeCurve, sm_count: f64) -> f64 {
-        let MixedCall { heads, num_prefills, query_tokens, pairs, chunk_kv_tokens, num_decodes, decode_kv_tokens } =
-            *self;
-        let mean_query_tokens = real(query_tokens) / real(num_prefills);
-        let chunks = Kernel::AttentionPrefill {
-            heads,
-            num_requests: num_prefills,
-            query_tokens,
-            pairs,
-            kv_tokens: chunk_kv_tokens,
-            mean_query_tokens,
-        };
-        let decodes = Kernel::AttentionDecode { heads, num_requests: num_decodes, kv_tokens: decode_kv_tokens };
-        let (chunks_us, _) =
-            prefill.time_of(&heads, num_prefills, (query_tokens, mean_query_tokens), pairs, chunk_kv_tokens);
-        let (decodes_us, _) = decode.time_of(&heads, num_decodes, decode_kv_tokens);
-        let span = |time_us, launch_us, of: &Kernel| Span::new(time_us, launch_us, blocks(of) / sm_count);
-        let chunks = span(chunks_us, prefill.curve.launch_us(), &chunks);
-        decodes_us + added_us(&span(decodes_us, decode.curve.launch_us(), &decodes), &chunks)
-    }
+/// Predicts a call of both kinds from their curves, on a chip with `sm_count` SMs, µs; `None` for kernels of other kinds.
+pub fn time_us(
+    prefill: &PrefillCurve,
+    decode: &DecodeCurve,
+    chunks: &Kernel,
+    decodes: &Kernel,
+    sm_count: f64,
+) -> Option<f64> {
+    let Kernel::AttentionPrefill { heads, num_requests, query_tokens, pairs, kv_tokens, mean_query_tokens } = *chunks
+    else {
+        return None;
+    };
+    let query = (query_tokens, mean_query_tokens);
+    let (chunks_us, _) = prefill.time_of(&heads, num_requests, query, pairs, kv_tokens);
+    let Kernel::AttentionDecode { heads, num_requests, kv_tokens } = *decodes else { return None };
+    let (decodes_us, _) = decode.time_of(&heads, num_requests, kv_tokens);
+    let span = |time_us, launch_us, of: &Kernel| Span::new(time_us, launch_us, blocks(of) / sm_count);
+    let chunks = span(chunks_us, prefill.curve.launch_us(), chunks);
+    Some(decodes_us + added_us(&span(decodes_us, decode.curve.launch_us(), decodes), &chunks))
 }
 
 #[cfg(test)]

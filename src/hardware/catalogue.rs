@@ -2,6 +2,7 @@
 //! names come before aliases.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
 
@@ -11,11 +12,16 @@ use super::spec::Hardware;
 use crate::error::{Error, Result};
 use crate::input::{FileKind, embedded, files_in, near_matches, read_text};
 
-static BUILTIN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
+static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
+
+static BUILTIN: LazyLock<Result<Vec<Hardware>>> = LazyLock::new(|| {
+    let files = embedded(&FILES, "toml").into_iter();
+    files.map(|(name, text)| Hardware::from_toml_str(name, &format!("hardware/{name}.toml (built in)"), text)).collect()
+});
 
 /// Returns the names of the built-in GPUs, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
-    embedded(&BUILTIN, "toml").into_iter().map(|(name, _)| name).collect()
+    embedded(&FILES, "toml").into_iter().map(|(name, _)| name).collect()
 }
 
 impl Hardware {
@@ -64,7 +70,7 @@ impl Hardware {
             return Hardware::from_figures_json(data_dir, &json.display().to_string(), &text, gpu);
         }
         if ends_in(path, "toml") || path.is_file() {
-            return Ok(Hardware::load(path)?.beside(&builtin()?));
+            return Ok(Hardware::load(path)?.beside(builtin()?));
         }
         by_name(data_dir, name_or_path)
     }
@@ -102,7 +108,7 @@ impl Hardware {
 
 /// Finds a GPU by name or alias.
 fn by_name(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
-    let mut builtin = builtin()?;
+    let mut builtin = builtin()?.to_vec();
     let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
     let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.beside(&builtin)).collect();
     for gpu in &mut builtin {
@@ -189,9 +195,8 @@ fn unknown<'a>(name: &str, gpus: impl Iterator<Item = &'a Hardware> + Clone) -> 
     Error::unknown_hardware(name, &near)
 }
 
-fn builtin() -> Result<Vec<Hardware>> {
-    let files = embedded(&BUILTIN, "toml").into_iter();
-    files.map(|(name, text)| Hardware::from_toml_str(name, &format!("hardware/{name}.toml (built in)"), text)).collect()
+fn builtin() -> Result<&'static [Hardware]> {
+    BUILTIN.as_deref().map_err(|error| Error::parse("built-in GPUs", error.to_string()))
 }
 
 /// Reads the files of `data_dir/hardware`; without such a folder there are none.

@@ -17,7 +17,7 @@ use crate::physics::truncation::Truncation;
 /// # Source
 /// vLLM 0.15, `apply_top_k_top_p` (`v1/sample/ops/topk_topp_sampler.py`), which the profiling run goes through; PyTorch,
 /// `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DeviceSegmentedRadixSort`.
-pub const SAMPLING_BYTES_PER_LOGIT: f64 = 38.0;
+const SAMPLING_BYTES_PER_LOGIT: f64 = 38.0;
 
 /// The same where nothing is sorted: logits in 16 and in 32 bits, probabilities, and random numbers or masked logits (4 bytes each).
 ///
@@ -85,7 +85,7 @@ fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
 ///
 /// # Formula
 /// `min(S, T)·V·c + 2·T·d·b`: the forward pass's hidden states and residual stream are still in memory. `c` is
-/// [`SAMPLING_BYTES_PER_LOGIT`] where `engine` sorts for top-p, and 14 where it does not.
+/// 38 where `engine` sorts for top-p, and 14 where it does not.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Engine, Model};

@@ -6,7 +6,7 @@ use crate::units::GIB;
 
 /// Share of a GPU's memory that its driver keeps for itself (assumed). `cudaMemGetInfo` lists 79.1 to 79.3 GiB on an H100 or
 /// A100 of 80, 139.8 on an H200 of 141, 178.4 on a B200 of 180: 0.9 to 1.1 %.
-pub const DRIVER_SHARE: f64 = 0.01;
+const DRIVER_SHARE: f64 = 0.01;
 
 /// Memory of a rank besides weights, activations and KV cache, bytes (assumed): loaded kernels and their stacks, workspaces of
 /// cuBLAS, buffers of the sampler, rounding of the allocator. Eleven servers on H100 that report their block counts leave

@@ -134,10 +134,8 @@ impl KvCapacity {
         let states = StateBlocks::new(model, &memory, deployment);
         let position_table_bytes = position_table_bytes(model);
         let forward_bytes = forward_bytes(model, deployment, max_model_len);
-        let offloaded = Offloaded::new(model, deployment).stage_bytes;
-        let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
-            let offloaded_bytes = offloaded.get(stage).map_or(0.0, |moved_bytes| stored_bytes.min(*moved_bytes));
-            let weight_bytes = stored_bytes - offloaded_bytes;
+        let weights = Offloaded::new(model, deployment).split(&memory.weight_bytes_per_stage);
+        let of_stage = |(stage, (layers, (weight_bytes, offloaded_bytes))): (usize, (&u64, (f64, f64)))| {
             let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment, engine) } else { 0.0 };
             let activation_bytes = forward_bytes.max(sampling_bytes);
             let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
@@ -174,7 +172,7 @@ impl KvCapacity {
                 max_model_len,
             }
         };
-        let capacities = split.iter().zip(&memory.weight_bytes_per_stage).enumerate().map(of_stage);
+        let capacities = split.iter().zip(weights).enumerate().map(of_stage);
         // Ranks without blocks are ordered by their shortfall.
         let fewest = capacities.min_by(|one, other| {
             let by_blocks = one.num_gpu_blocks.cmp(&other.num_gpu_blocks);

@@ -18,22 +18,6 @@ pub fn all_reduce_sent_bytes(message_bytes: f64, num_gpus: f64) -> f64 {
     2.0 * (num_gpus - 1.0) / num_gpus * message_bytes
 }
 
-/// An all-reduce over the ranks of a group.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AllReduceShape {
-    /// Bytes of the message on each rank.
-    pub message_bytes: f64,
-    /// Ranks.
-    pub gpus: f64,
-}
-
-impl Shape for AllReduceShape {
-    /// No FLOPs are counted; see [`all_reduce_sent_bytes`].
-    fn work(&self) -> Work {
-        Work { flops: 0.0, bytes: all_reduce_sent_bytes(self.message_bytes, self.gpus) }
-    }
-}
-
 /// A way to exchange messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Collective {
@@ -110,6 +94,13 @@ pub struct ExchangeShape {
     pub message_bytes: f64,
     /// Ranks.
     pub gpus: f64,
+}
+
+impl ExchangeShape {
+    /// An all-reduce of a message over so many ranks.
+    pub fn all_reduce(message_bytes: f64, gpus: f64) -> Self {
+        ExchangeShape { collective: Collective::AllReduce, message_bytes, gpus }
+    }
 }
 
 impl Shape for ExchangeShape {

@@ -51,7 +51,6 @@ impl Experts {
             top_k: self.top_k as f64,
             experts: self.num_experts as f64,
             local_experts: self.local_experts as f64,
-            skew: 0.0,
             weight_bytes: self.weights.bytes_per_weight(),
             input_bytes,
             output_bytes,

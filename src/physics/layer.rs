@@ -120,13 +120,13 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
             list.extend(gemms(&feed_forward, &[SharedDownProj, SharedGate]));
         }
         list.extend(gemms(&feed_forward, &[Fc1LatentProj]));
-        list.extend(expert_exchange(MoeDispatch, context));
+        list.extend(expert_exchange(MoeDispatch, experts.hidden_size, context));
         list.extend(before);
         list.push(Template::new(OperatorKind::Experts, KernelTemplate::Experts(experts)));
         list.extend(after);
-        list.extend(expert_exchange(MoeCombine, context));
-        list.extend(token_gather(context));
+        list.extend(expert_exchange(MoeCombine, experts.hidden_size, context));
         list.extend(gemms(&feed_forward, &[Fc2LatentProj]));
+        list.extend(token_gather(context));
     }
     list
 }
@@ -167,13 +167,17 @@ fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Templa
     (ranks.tensor > 1).then_some(Template { kind, kernel, calls })
 }
 
-/// The exchange before (`moe_dispatch`) or after (`moe_combine`) the experts of a data-parallel group.
+/// The exchange of the experts' inputs (`moe_dispatch`) or outputs (`moe_combine`) in a data-parallel group, rows of `width` elements.
 ///
 /// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit. Each rank sends
 /// its share of them where tensor-parallel ranks share the tokens.
-fn expert_exchange(kind: OperatorKind, context: Context) -> Option<Template> {
-    let Context { hidden, activation, ranks, shares_tokens, .. } = context;
-    let row_bytes = hidden as f64 * activation.bytes();
+///
+/// # Source
+/// vLLM 0.24, `MoERunner.forward` (`fused_moe/runner/moe_runner.py`): the projection into a latent space comes before the exchange, the
+/// one out of it after.
+fn expert_exchange(kind: OperatorKind, width: u64, context: Context) -> Option<Template> {
+    let Context { activation, ranks, shares_tokens, .. } = context;
+    let row_bytes = width as f64 * activation.bytes();
     let (group, part_bytes) = match shares_tokens {
         true => (ranks.expert_group(), row_bytes / ranks.tensor as f64),
         false => (ranks.data_group(), row_bytes),
@@ -182,7 +186,7 @@ fn expert_exchange(kind: OperatorKind, context: Context) -> Option<Template> {
     exchange(kind, collective, Rows::Padded, all_gather_sent_bytes(part_bytes, group.num_ranks), group, 1)
 }
 
-/// The gather of the tokens that tensor-parallel ranks shared around the experts, in place of a sum.
+/// The gather of the residual stream of tokens that tensor-parallel ranks shared around the experts, in place of a sum.
 fn token_gather(Context { hidden, activation, ranks, shares_tokens, .. }: Context) -> Option<Template> {
     let part_bytes = hidden as f64 * activation.bytes() / ranks.tensor as f64;
     let sent_bytes = all_gather_sent_bytes(part_bytes, ranks.tensor);

@@ -9,21 +9,19 @@ use super::work::{Shape, Work};
 /// Experts that at least one of `num_tokens` tokens visits, in expectation.
 ///
 /// # Formula
-/// `E'·(1 − (1 − k/E')^T)` with `E' = max(k, E·(1 − skew))`: `skew` is the share of experts that no token visits while
-/// the others share the tokens evenly; 0 is uniform routing.
+/// `E·(1 − (1 − k/E)^T)`.
 ///
 /// # Source
-/// Each token misses an expert with probability `1 − k/E`, tokens being independent.
+/// Each token misses an expert with probability `1 − k/E`, tokens being independent and routing uniform.
 ///
 /// ```
 /// use ridgepoint::internals::physics::moe::expected_active_experts;
-/// assert_eq!(expected_active_experts(8.0, 2.0, 1.0, 0.0), 2.0);
-/// assert_eq!(expected_active_experts(8.0, 2.0, 2.0, 0.0), 3.5);
-/// assert_eq!(expected_active_experts(8.0, 2.0, 2.0, 0.5), 3.0);
+/// assert_eq!(expected_active_experts(8.0, 2.0, 1.0), 2.0);
+/// assert_eq!(expected_active_experts(8.0, 2.0, 2.0), 3.5);
 /// ```
-pub fn expected_active_experts(num_experts: f64, top_k: f64, num_tokens: f64, skew: f64) -> f64 {
-    let reachable = (num_experts * (1.0 - skew)).max(top_k);
-    reachable * (1.0 - (1.0 - top_k / reachable).powf(num_tokens))
+pub fn expected_active_experts(num_experts: f64, top_k: f64, num_tokens: f64) -> f64 {
+    let num_experts = num_experts.max(top_k);
+    num_experts * (1.0 - (1.0 - top_k / num_experts).powf(num_tokens))
 }
 
 /// Experts on the fullest rank when `num_experts` are spread over `ranks`.
@@ -118,8 +116,6 @@ pub struct MoeShape {
     pub experts: f64,
     /// Experts on this rank.
     pub local_experts: f64,
-    /// Share of the layer's experts that no token visits; 0 is uniform routing.
-    pub skew: f64,
     /// Bytes of a weight.
     pub weight_bytes: f64,
     /// Bytes of an activation as the matrix unit reads it.
@@ -142,7 +138,7 @@ impl MoeShape {
 
     /// Expected number of this rank's experts that receive at least one token.
     pub fn active_experts(&self) -> f64 {
-        let active = expected_active_experts(self.experts, self.top_k, self.tokens, self.skew);
+        let active = expected_active_experts(self.experts, self.top_k, self.tokens);
         active * self.local_experts / self.experts
     }
 }

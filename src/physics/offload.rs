@@ -28,7 +28,7 @@ pub(crate) struct Offloaded {
     /// a part of a layer can be there.
     layers: BTreeMap<(usize, OperatorKind), f64>,
     /// Bytes that the GPUs of each pipeline stage keep on the host.
-    pub(crate) stage_bytes: Vec<f64>,
+    stage_bytes: Vec<f64>,
     /// Bytes of the largest stage's layers.
     most_bytes: f64,
 }
@@ -89,6 +89,13 @@ impl Offloaded {
             model.name
         );
         Err(Error::invalid_argument("cpu_offload_gb", deployment.cpu_offload_gb, reason))
+    }
+
+    /// Bytes of each pipeline stage's weights that stay on a GPU, and of those on the host.
+    pub(crate) fn split(&self, weight_bytes_per_stage: &[f64]) -> Vec<(f64, f64)> {
+        let moved = self.stage_bytes.iter().copied().chain(std::iter::repeat(0.0));
+        let of_stage = |(stored, moved): (&f64, f64)| (stored - stored.min(moved), stored.min(moved));
+        weight_bytes_per_stage.iter().zip(moved).map(of_stage).collect()
     }
 
     /// Number of layers of a group whose weights of this kind are on the host.

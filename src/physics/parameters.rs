@@ -7,9 +7,8 @@ use crate::deployment::Deployment;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 
 use super::experts::Experts;
-use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
-use super::weights::stored_matrices;
+use super::weights::{qkv_width, stored_matrices};
 use super::{sparse, state};
 
 /// Number of parameters of a model; exact below 2⁵³.
@@ -100,11 +99,7 @@ fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
     let Context { hidden, ranks, .. } = context;
     let attention = match &group.attention {
         Attention::Gqa(gqa) => {
-            let heads = gqa.num_heads / ranks.tensor;
-            let kv_heads = kv_heads_per_rank(gqa.num_kv_heads, ranks.tensor);
-            let values = if gqa.k_eq_v { 0 } else { kv_heads * gqa.v_head_dim };
-            let qkv = (heads * if gqa.output_gate { 2 } else { 1 } + kv_heads) * gqa.head_dim + values;
-            let biases = qkv * u64::from(gqa.qkv_bias) + hidden * u64::from(gqa.o_bias);
+            let biases = qkv_width(gqa, ranks) * u64::from(gqa.qkv_bias) + hidden * u64::from(gqa.o_bias);
             biases + gqa.qk_norm_params + gqa.extra_params / ranks.tensor
         }
         Attention::Mla(mla) => {

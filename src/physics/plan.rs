@@ -44,6 +44,8 @@ pub struct StepPlan {
     pub pipeline_stages: Vec<u64>,
     /// Weights and cache of one rank.
     pub memory: Memory,
+    /// Weights on the GPU of the rank that keeps most there, bytes.
+    pub(crate) most_gpu_weight_bytes: f64,
     /// Logits per sampled token, of the whole model: they are gathered from all ranks before sampling.
     pub vocab_size: u64,
     /// Sampling parameters of requests that bring none of their own. The sampler's kernels follow from them.
@@ -128,6 +130,8 @@ impl StepPlan {
         let host_shares = of_host.map(|entry| (entry.id, entry.host_calls / entry.count as f64)).collect();
         let has_shared_experts =
             model.layers.iter().any(|group| group.moe.as_ref().is_some_and(|moe| moe.shared.is_some()));
+        let memory = Memory::new(model, deployment)?;
+        let gpu_weight_bytes = offloaded.split(&memory.weight_bytes_per_stage).into_iter().map(|(on_gpu, _)| on_gpu);
         Ok(StepPlan {
             entries,
             cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows)),
@@ -137,7 +141,8 @@ impl StepPlan {
             max_num_seqs: u64::from(deployment.max_num_seqs),
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
             pipeline_stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
-            memory: Memory::new(model, deployment)?,
+            memory,
+            most_gpu_weight_bytes: gpu_weight_bytes.fold(0.0, f64::max),
             vocab_size: model.vocab_size,
             sampling,
             host_shares,

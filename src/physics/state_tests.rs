@@ -93,6 +93,17 @@ fn experts_in_a_latent_space_are_projected_to_and_from() {
     assert_eq!(shape(named(&operators, "fc1_latent_proj")), (10, 256, 1024));
     assert_eq!(shape(named(&operators, "fc2_latent_proj")), (10, 1024, 256));
     assert_eq!(named(&operators, "experts").flops, 2.0 * 2.0 * 10.0 * 4.0 * 256.0 * 512.0);
+    // Each of four ranks sends half of its replica's latents to three others; the halves of whole rows are gathered after the projection.
+    let spread = Deployment { data_parallel_size: 2, enable_expert_parallel: true, ..Deployment::tensor_parallel(2) };
+    let plan = StepPlan::new(&model, &Deployment { enforce_eager: true, ..spread }).unwrap();
+    let operators = run(&plan, &[Request::prefill(10, 0)]);
+    let sent_bytes = |name| named(&operators, name).bytes;
+    assert_eq!([sent_bytes("moe_dispatch"), sent_bytes("moe_combine")], [3.0 * 10.0 * 256.0; 2]);
+    assert_eq!(sent_bytes("moe_all_gather"), 10.0 * 1024.0);
+    let names = operators.iter().map(|operator| operator.name);
+    let is_exchange = |name: &&str| ["moe_dispatch", "moe_combine", "moe_all_gather"].contains(name);
+    let order: Vec<&str> = names.filter(|name| is_exchange(name) || name.contains("latent")).collect();
+    assert_eq!(order, ["fc1_latent_proj", "moe_dispatch", "moe_combine", "fc2_latent_proj", "moe_all_gather"]);
     // Embedding and head; norms; Mamba, attention and experts by hand.
     let mamba = 1024 * (1024 + 1024 + 128 + 16) + 1024 * 1024 + (1024 + 128) * 5 + 3 * 16 + 1024;
     let attention = 1024 * (8 + 4) * 64 + 512 * 1024;

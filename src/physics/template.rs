@@ -3,7 +3,7 @@
 
 use super::attention::HeadShape;
 use super::batch::WindowSums;
-use super::communication::{AllReduceShape, Collective, RankGroup};
+use super::communication::{Collective, ExchangeShape, RankGroup};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::{OperatorId, OperatorKind};
@@ -142,7 +142,7 @@ impl KernelTemplate {
             }
             KernelTemplate::AllReduce { bytes_per_row, num_gpus, is_ring } => {
                 let message_bytes = Rows::Padded.of(step)? as f64 * bytes_per_row;
-                let shape = AllReduceShape { message_bytes, gpus: num_gpus as f64 };
+                let shape = ExchangeShape::all_reduce(message_bytes, num_gpus as f64);
                 (shape.work(), Kernel::AllReduce { message_bytes, num_gpus, is_ring })
             }
             KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, group } => {

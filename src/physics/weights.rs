@@ -7,7 +7,7 @@ use super::matrix::Matrix;
 use super::mla::latent_width;
 use super::names::OperatorKind::{self, *};
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
-use super::ranks::Context;
+use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::{sparse, state};
 
@@ -50,16 +50,20 @@ pub(super) fn lm_head_matrix(vocab_size: u64, weights: WeightFormat, context: Co
     Matrix { rows: Rows::Sampled, ..Matrix::new(LmHead, rows, context.hidden, weights) }
 }
 
+/// Query with its gate, key and value of one rank together.
+pub(super) fn qkv_width(attention: &GqaAttention, ranks: Ranks) -> u64 {
+    let queries = attention.num_heads / ranks.tensor * if attention.output_gate { 2 } else { 1 };
+    let kv_heads = kv_heads_per_rank(attention.num_kv_heads, ranks.tensor);
+    let values = if attention.k_eq_v { 0 } else { kv_heads * attention.v_head_dim };
+    (queries + kv_heads) * attention.head_dim + values
+}
+
 /// Query, key and value in one matrix, and the output projection.
 fn gqa_matrices(attention: &GqaAttention, Context { hidden, ranks, .. }: Context) -> Vec<Matrix> {
-    let heads = attention.num_heads / ranks.tensor;
-    let kv_heads = kv_heads_per_rank(attention.num_kv_heads, ranks.tensor);
-    let query = heads * attention.head_dim * if attention.output_gate { 2 } else { 1 };
-    let value = if attention.k_eq_v { 0 } else { kv_heads * attention.v_head_dim };
-    let outputs = query + kv_heads * attention.head_dim + value;
+    let inputs = attention.num_heads / ranks.tensor * attention.v_head_dim;
     vec![
-        Matrix::new(QkvProj, outputs, hidden, attention.qkv_weights),
-        Matrix::new(OProj, hidden, heads * attention.v_head_dim, attention.o_weights),
+        Matrix::new(QkvProj, qkv_width(attention, ranks), hidden, attention.qkv_weights),
+        Matrix::new(OProj, hidden, inputs, attention.o_weights),
     ]
 }
 

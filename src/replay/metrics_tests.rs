@@ -12,20 +12,14 @@ fn finished(stage: u32, input: u32, output: u32, times_ms: [u64; 4]) -> RequestR
     let [arrival, scheduled, first, finish] = times_ms.map(|ms| ms * MS);
     RequestRecord {
         stage,
-        turn: 0,
         outcome: Outcome::Finished,
         num_prompt_tokens: input,
         num_output_tokens: output,
-        num_cached_tokens: 0,
-        num_preemptions: 0,
-        num_loaded_tokens: 0,
-        num_disk_tokens: 0,
-        load_ns: 0,
         arrival_ns: arrival,
-        queued_ns: 0,
         scheduled_ns: scheduled,
         first_token_ns: first,
         finish_ns: finish,
+        ..RequestRecord::default()
     }
 }
 
@@ -187,7 +181,6 @@ fn any_record() -> impl Strategy<Value = RequestRecord> {
     (0..3_u32, 0..5_u8, 1..4000_u32, 1..500_u32, time.clone(), [time.clone(), time.clone(), time]).prop_map(
         |(stage, outcome, input, output, arrival_ns, [queued, prefill, decode])| RequestRecord {
             stage,
-            turn: 0,
             outcome: match outcome {
                 0 => Outcome::Rejected,
                 1 => Outcome::Unfinished,
@@ -195,16 +188,11 @@ fn any_record() -> impl Strategy<Value = RequestRecord> {
             },
             num_prompt_tokens: input,
             num_output_tokens: output,
-            num_cached_tokens: 0,
-            num_preemptions: 0,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            load_ns: 0,
             arrival_ns,
-            queued_ns: 0,
             scheduled_ns: arrival_ns + queued,
             first_token_ns: arrival_ns + queued + prefill,
             finish_ns: arrival_ns + queued + prefill + if output > 1 { decode } else { 0 },
+            ..RequestRecord::default()
         },
     )
 }

@@ -16,6 +16,7 @@ mod fast_forward;
 mod fast_forward_tests;
 mod front_end;
 mod gaps;
+mod grown;
 mod kv_cache;
 pub(crate) mod kv_metrics;
 mod list;

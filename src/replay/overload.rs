@@ -118,21 +118,14 @@ mod tests {
             let arrival_ms = 100 * k;
             let first_ms = arrival_ms + wait_ms(k) + 1;
             RequestRecord {
-                stage: 0,
-                turn: 0,
                 outcome: Outcome::Finished,
                 num_prompt_tokens: 5,
                 num_output_tokens: 11,
-                num_cached_tokens: 0,
-                num_preemptions: 0,
-                num_loaded_tokens: 0,
-                num_disk_tokens: 0,
-                load_ns: 0,
                 arrival_ns: arrival_ms * 1_000_000,
-                queued_ns: 0,
                 scheduled_ns: first_ms * 1_000_000,
                 first_token_ns: first_ms * 1_000_000,
                 finish_ns: (first_ms + service_ms) * 1_000_000,
+                ..RequestRecord::default()
             }
         };
         let records = (0..requests).map(record).collect();

@@ -7,7 +7,7 @@ use super::offload::OffloadCounters;
 use crate::units::ns_to_ms;
 
 /// The end of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Its client has every token.
@@ -15,12 +15,13 @@ pub enum Outcome {
     /// Rejected: prompt and output are longer than `max_model_len`.
     Rejected,
     /// Still waiting or running when the replay was stopped.
+    #[default]
     Unfinished,
 }
 
 /// The timestamps and counts of one request. Times are ns from the start of the workload. Times that an unfinished request
 /// did not reach are 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct RequestRecord {
     /// Stage of the load.
     pub stage: u32,

@@ -13,8 +13,12 @@ use crate::model::Model;
 use crate::request::{Request, RequestColumns};
 use crate::step_model::{Options, StepModel};
 
-/// Models of each kind (dense, windows of both kinds, experts, latent attention), with and without dense tables and measured
-/// kernels; each as this CPU sums and by one lane.
+#[path = "../../tests/common/batches.rs"]
+mod batches;
+use batches::{absurd_batch, any_batch};
+
+/// Models of each kind (dense, windows of both kinds, experts, latent attention, picked keys, layers with a state), with and without
+/// dense tables and measured kernels; each as this CPU sums and by one lane.
 static STEPS: LazyLock<Vec<[StepModel; 2]>> = LazyLock::new(|| {
     let hardware = Hardware::find("h100").unwrap();
     let mut all = Vec::new();
@@ -25,6 +29,8 @@ static STEPS: LazyLock<Vec<[StepModel; 2]>> = LazyLock::new(|| {
         ("llama-4-scout", 8),
         ("mixtral-8x7b", 2),
         ("deepseek-v3", 8),
+        ("glm-5.2-fp8", 8),
+        ("qwen3.5-27b", 2),
     ] {
         let model = Model::find(model).unwrap();
         for (operators_only, efficiency) in
@@ -91,7 +97,7 @@ fn other() -> impl Strategy<Value = Request> {
 }
 
 /// Decodes of one kind, with a few other requests before, behind and among them.
-fn batch() -> impl Strategy<Value = Vec<Request>> {
+fn decodes_among_others() -> impl Strategy<Value = Vec<Request>> {
     let count = prop_oneof![Just(0usize), Just(7), Just(8), Just(9), Just(32), 0usize..70, Just(1023), Just(1025)];
     let alike = (decode(), count.clone()).prop_map(|(decode, count)| vec![decode; count]);
     let plain = count.prop_flat_map(|count| prop::collection::vec((1u32..9000).prop_map(Request::decode), count));
@@ -108,8 +114,12 @@ fn batch() -> impl Strategy<Value = Vec<Request>> {
     )
 }
 
+fn batch() -> impl Strategy<Value = Vec<Request>> {
+    prop_oneof![4 => decodes_among_others(), 1 => any_batch(), 1 => absurd_batch()]
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_ways_and_lanes_give_the_same_bits(

@@ -275,7 +275,7 @@ fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardwa
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.
 fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
-    let weights_bytes = plan.memory.max_weight_bytes() - deployment.cpu_offload_gb * GIB;
+    let weights_bytes = plan.most_gpu_weight_bytes;
     let device_bytes = device_memory_bytes(hardware);
     let usable_bytes = device_bytes * deployment.gpu_memory_utilization;
     (weights_bytes > usable_bytes).then(|| {

@@ -57,6 +57,23 @@ fn the_last_parameter_moves_whole() {
     assert!((read.bytes - (50_331_648.0 + 33_554_432.0 + 234_881_024.0)).abs() < 1.0, "{}", read.bytes);
 }
 
+/// Llama-2-7B has 13,476,831,232 bytes of weights. The engine may use 90 % of 99 % of this GPU: 50 MB less. Of 0.001 GiB on the host
+/// qkv_proj of the first layer moves whole, which is 100,663,296 bytes.
+#[test]
+fn weights_fit_once_whole_parameters_are_on_the_host() {
+    let mut gpu = Hardware::find("h100").unwrap();
+    (gpu.hbm_capacity_bytes, gpu.ecc_bytes) = ((13_476_831_232.0 - 50e6) / (0.99 * 0.9), None);
+    let model = Model::find("llama-2-7b").unwrap();
+    let would_not_start = |gib| {
+        let deployment = offloading(gib, 1);
+        let steps = StepModel::new(&model, &gpu, &deployment).unwrap();
+        let capacity = KvCapacity::estimate(&model, &gpu, &deployment, &Default::default()).unwrap();
+        let is_told = steps.notes().iter().any(|note| note.contains("the engine would not start"));
+        (is_told, capacity.weight_bytes > capacity.device_memory_bytes * capacity.gpu_memory_utilization)
+    };
+    assert_eq!((would_not_start(0.0), would_not_start(0.001)), ((true, true), (false, false)));
+}
+
 /// The first layer of DeepSeek-V2-Lite is dense, and each of its weights is read in every step. Its q_proj (2048 · 3072), kv_a_proj
 /// (2048 · 576), o_proj (2048 · 2048), gate_up_proj (2048 · 21888) and down_proj (10944 · 2048) have 78,905,344 weights. kv_b_proj (512 · 4096)
 /// moves too, and decodes read the copies of it on the GPU. 0.15 GiB are 161,061,274 of the 162,004,992 bytes of them all.

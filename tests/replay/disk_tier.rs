@@ -6,7 +6,8 @@ use ridgepoint::replay::{EngineConfig, KvOffload, Replay, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 use ridgepoint::{Deployment, Request};
 
-use crate::common::{Listed, Recorder};
+use crate::common::Recorder;
+use crate::loads::Listed;
 
 const US: u64 = 1000;
 

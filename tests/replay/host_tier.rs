@@ -10,8 +10,10 @@ use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirecti
 use ridgepoint::replay::{EngineConfig, KvOffload, Outcome, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 
-use crate::common::{Listed, Recorder};
-use crate::laws::{Case, case};
+use crate::cases::Case;
+use crate::common::Recorder;
+use crate::laws::case;
+use crate::loads::Listed;
 use crate::scenarios::support::{steps_only, synchronous};
 
 /// Constants, and a time for each byte that is copied.

@@ -1,103 +1,33 @@
 //! Laws of replays, for every engine, workload and latency. Engines are small, so blocks, slots and budgets run out all the time.
 
-use crate::common;
-
-use common::{ClosedLoop, Listed, Recorder, Step};
+use crate::cases::{self, Case, Sent};
+use crate::common::{Recorder, Step};
+use crate::loads::load;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
 use ridgepoint::replay::{EngineConfig, Outcome, Replay, RequestRecord, SchedulingPolicy, replay};
-use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
-
-/// An engine, its delays, and what is sent to it.
-#[derive(Debug, Clone)]
-pub struct Case {
-    pub config: EngineConfig,
-    pub latency: FixedLatency,
-    pub requests: Vec<WorkloadRequest>,
-    /// Requests in flight where the loop is closed; given times otherwise.
-    concurrency: Option<usize>,
-}
-
-fn config() -> impl Strategy<Value = EngineConfig> {
-    let sizes = (1u32..=8, 2u32..=24, 1u32..=64, 1u32..=8);
-    let flags = (any::<bool>(), prop::bool::weighted(0.8), prop::bool::weighted(0.7), prop::bool::weighted(0.6));
-    let rest = (prop_oneof![Just(0u32), 1u32..=16], prop_oneof![4 => Just(1u32), 1 => 2u32..=3], any::<u32>());
-    (sizes, flags, rest).prop_map(|((block_size, usable, budget, max_num_seqs), flags, (threshold, stages, length))| {
-        let (by_priority, chunked, caching, ahead) = flags;
-        let max_model_len = 2 + length % (usable * block_size - 1);
-        EngineConfig {
-            max_num_seqs,
-            max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
-            max_model_len,
-            block_size,
-            state_blocks_per_request: 0,
-            num_gpu_blocks: usable + 1,
-            enable_prefix_caching: caching,
-            enable_chunked_prefill: chunked,
-            long_prefill_token_threshold: threshold,
-            scheduler_reserve_full_isl: length % 7 < 3,
-            scheduling_policy: if by_priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
-            async_scheduling: ahead,
-            pipeline_parallel_size: stages,
-            kv_offload: None,
-        }
-    })
-}
-
-fn latency() -> impl Strategy<Value = FixedLatency> {
-    let us = |most: u32| (0..=4 * most).prop_map(|quarters| f64::from(quarters) / 4.0);
-    (us(10), us(5), us(2), us(12), us(2)).prop_map(
-        |(step, queueing_us, output_token_us, scheduling_us, preemption_us)| FixedLatency {
-            step_us: 1.0 + step,
-            queueing_us,
-            output_token_us,
-            scheduling_us,
-            preemption_us,
-        },
-    )
-}
-
-/// One request in 20 is too long. Texts that prompts begin with are few, so that many share.
-fn request(max_model_len: u32) -> impl Strategy<Value = WorkloadRequest> {
-    let content = prop::collection::vec((0u64..3, 1u32..40), 0..3);
-    let lengths = (any::<u32>(), any::<u32>(), prop::bool::weighted(0.05));
-    (lengths, -2i32..=2, content, 0u32..3).prop_map(move |((prompt, output, too_long), priority, pieces, stage)| {
-        let num_prompt_tokens = 1 + prompt % (max_model_len - 1) + if too_long { max_model_len } else { 0 };
-        let most = max_model_len.saturating_sub(num_prompt_tokens).max(1);
-        let content = pieces.iter().map(|&(id, num_tokens)| Segment { id, num_tokens }).collect();
-        WorkloadRequest {
-            priority,
-            stage,
-            content: (!pieces.is_empty()).then_some(content),
-            ..WorkloadRequest::new(0, num_prompt_tokens, 1 + output % most)
-        }
-    })
-}
 
 pub fn case() -> impl Strategy<Value = Case> {
-    (config(), latency()).prop_flat_map(|(config, latency)| {
-        let gap = prop_oneof![2 => Just(0u64), 3 => 0u64..20_000, 1 => 0u64..300_000];
-        let requests = prop::collection::vec((gap, request(config.max_model_len)), 0..24);
-        let concurrency = prop_oneof![3 => Just(None), 1 => (1usize..=8).prop_map(Some)];
-        (requests, concurrency).prop_map(move |(sent, concurrency)| {
-            let mut arrival_ns = 0;
-            let requests = sent.into_iter().map(|(gap_ns, request)| {
-                arrival_ns += gap_ns;
-                WorkloadRequest { arrival_ns, ..request }
-            });
-            Case { config: config.clone(), latency, requests: requests.collect(), concurrency }
-        })
-    })
+    let sizes = [1u32..=8, 2u32..=24, 1u32..=64, 1u32..=8];
+    let threshold = prop_oneof![Just(0u32), 1u32..=16];
+    let stages = prop_oneof![4 => Just(1u32), 1 => 2u32..=3];
+    let config = cases::config(sizes, 0.6, threshold, stages, |tokens, number| 2 + number % (tokens - 1));
+    let sent = Sent {
+        most_requests: 24,
+        gap_ns: 20_000,
+        piece_tokens: 1..40,
+        long_prompts: 1.0,
+        timed_loads: 3,
+        most_clients: 8,
+    };
+    cases::case(config.prop_map(|(config, _)| config), sent)
 }
 
 impl Case {
     fn run(&self) -> (Replay, Recorder) {
         let mut seen = Recorder::default();
-        let mut workload: Box<dyn Workload> = match self.concurrency {
-            Some(concurrency) => Box::new(ClosedLoop::new(self.requests.clone(), concurrency)),
-            None => Box::new(Listed::new(self.requests.clone())),
-        };
-        let replayed = replay(&self.latency, &self.config, workload.as_mut(), &mut seen).unwrap();
+        let mut load = load(self.requests.clone(), self.concurrency);
+        let replayed = replay(&self.latency, &self.config, load.as_mut(), &mut seen).unwrap();
         (replayed, seen)
     }
 

@@ -10,10 +10,14 @@
     clippy::cast_sign_loss
 )]
 
+#[path = "../common/replay_cases.rs"]
+mod cases;
 #[path = "../common/replay.rs"]
 mod common;
 #[path = "../common/mod.rs"]
 mod data_pack;
+#[path = "../common/loads.rs"]
+mod loads;
 
 mod closed_loop;
 mod disk_tier;

@@ -4,6 +4,7 @@
 
 #[allow(dead_code)]
 use crate::common;
+use crate::loads::Listed;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Listed, Recorder};
+use common::Recorder;
 use flate2::read::GzDecoder;
 use ridgepoint::Request;
 use ridgepoint::internals::replay::KvEvent;

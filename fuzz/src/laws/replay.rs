@@ -5,9 +5,12 @@ use ridgepoint::latency::FixedLatency;
 use ridgepoint::replay::{EngineConfig, Outcome, Replay, SchedulingPolicy, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 
+#[path = "../../../tests/common/loads.rs"]
+mod loads;
 #[path = "../../../tests/common/replay.rs"]
 mod observed;
-use observed::{ClosedLoop, Listed, Recorder};
+use loads::load;
+use observed::Recorder;
 
 /// Most requests of a case.
 const MOST_REQUESTS: usize = 30;
@@ -107,13 +110,8 @@ pub fn law(bytes: &[u8]) {
 
 fn run(case: &Case) -> (Replay, Recorder) {
     let mut seen = Recorder::default();
-    let replayed = match case.concurrency {
-        Some(concurrency) => {
-            let mut load = ClosedLoop::new(case.requests.clone(), concurrency);
-            replay(&case.latency, &case.config, &mut load, &mut seen)
-        }
-        None => replay(&case.latency, &case.config, &mut Listed::new(case.requests.clone()), &mut seen),
-    };
+    let mut load = load(case.requests.clone(), case.concurrency);
+    let replayed = replay(&case.latency, &case.config, load.as_mut(), &mut seen);
     (replayed.expect("a sound engine and load"), seen)
 }
 

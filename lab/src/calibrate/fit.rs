@@ -50,16 +50,16 @@ pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) ->
 mod tests {
     use super::*;
     use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-    use ridgepoint::internals::physics::communication::AllReduceShape;
+    use ridgepoint::internals::physics::communication::ExchangeShape;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {
         let chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
         let truth = [5.0, 0.8, 2e6, 0.5];
-        let mut rows: Vec<(AllReduceShape, f64)> = Vec::new();
+        let mut rows: Vec<(ExchangeShape, f64)> = Vec::new();
         for gpus in [2.0, 4.0, 8.0] {
             for power in 8..30 {
-                let shape = AllReduceShape { message_bytes: f64::from(1u32 << power), gpus };
+                let shape = ExchangeShape::all_reduce(f64::from(1u32 << power), gpus);
                 rows.push((shape, AllReduceModel::time_us(&truth, &shape, &chip)));
             }
         }

@@ -5,6 +5,7 @@ use ridgepoint::internals::efficiency::family::{AttentionKey, Family};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::{Provenance, Tables, mixed};
 use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::internals::physics::{AttentionHeads, Kernel};
 use ridgepoint::{Hardware, Result};
 
 use super::families::attention::attention_key;
@@ -20,7 +21,9 @@ use crate::measurements::{MixedCall, Timed};
 pub struct MixedAttention {
     /// Series that predict it.
     key: AttentionKey,
-    call: mixed::MixedCall,
+    heads: AttentionHeads,
+    chunks: Kernel,
+    decodes: Kernel,
     time_us: f64,
 }
 
@@ -36,16 +39,18 @@ impl MixedAttention {
         }
         let of_all = |tokens: u64| call.num_prefills.checked_mul(tokens).ok_or(TOO_LONG);
         let (heads, window) = (heads_of(&key, &call.heads)?, call.heads.window);
-        let call = mixed::MixedCall {
+        let query_tokens = of_all(call.num_scheduled_tokens)?;
+        let chunks = Kernel::AttentionPrefill {
             heads,
-            num_prefills: call.num_prefills,
-            query_tokens: of_all(call.num_scheduled_tokens)?,
+            num_requests: call.num_prefills,
+            query_tokens,
             pairs: call.num_prefills as f64 * visible_pairs(window, query, computed) as f64,
-            chunk_kv_tokens: of_all(visible_tokens(window, query, computed))?,
-            num_decodes: call.num_decodes,
-            decode_kv_tokens: call.kv_tokens_total,
+            kv_tokens: of_all(visible_tokens(window, query, computed))?,
+            mean_query_tokens: query_tokens as f64 / call.num_prefills as f64,
         };
-        Ok(MixedAttention { key, call, time_us: row.latency_us })
+        let decodes =
+            Kernel::AttentionDecode { heads, num_requests: call.num_decodes, kv_tokens: call.kv_tokens_total };
+        Ok(MixedAttention { key, heads, chunks, decodes, time_us: row.latency_us })
     }
 }
 
@@ -58,25 +63,25 @@ impl OffTable {
         if self.mixed.is_empty() {
             return Ok(OperatorReport::default());
         }
-        let (prefills, decodes) =
+        let (prefill_series, decode_series) =
             (own_series::<PrefillModel>(hardware, tables)?, own_series::<DecodeModel>(hardware, tables)?);
         let (mut predictions, mut left_out) = (Vec::with_capacity(self.mixed.len()), LeftOut::new());
-        for MixedAttention { key, call, time_us } in &self.mixed {
+        for MixedAttention { key, heads, chunks, decodes, time_us } in &self.mixed {
             let name = key.to_string();
-            if !prefills.contains_key(&name) || !decodes.contains_key(&name) {
+            if !prefill_series.contains_key(&name) || !decode_series.contains_key(&name) {
                 leave_out(&mut left_out, NO_SERIES, 1);
                 continue;
             }
             let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
-            let kv_heads = call.heads.num_kv_heads as f64;
-            let group = call.heads.num_heads as f64 / kv_heads;
+            let kv_heads = heads.num_kv_heads as f64;
+            let group = heads.num_heads as f64 / kv_heads;
             let (prefill, decode) =
                 (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
             let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);
             let prefill =
                 PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
-            let predicted_us = call.time_us(&prefill, &decode, chip.sm_count);
-            predictions.push(Prediction::new(&name, PrefillModel::label(key), *time_us, predicted_us));
+            let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
+            predictions.extend(predicted_us.map(|us| Prediction::new(&name, PrefillModel::label(key), *time_us, us)));
         }
         Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
     }

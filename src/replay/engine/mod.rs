@@ -224,19 +224,10 @@ impl Engine<'_> {
         self.records.push(RequestRecord {
             stage: request.stage,
             turn: request.turn,
-            outcome: Outcome::Unfinished,
             num_prompt_tokens: request.num_prompt_tokens,
             num_output_tokens: request.num_output_tokens,
-            num_cached_tokens: 0,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            num_preemptions: 0,
-            load_ns: 0,
             arrival_ns: request.arrival_ns,
-            queued_ns: 0,
-            scheduled_ns: 0,
-            first_token_ns: 0,
-            finish_ns: 0,
+            ..RequestRecord::default()
         });
         while self.gaps.len() <= request.stage as usize {
             self.gaps.push(new_histogram()?);

@@ -1,6 +1,5 @@
 //! Files of a replay for other programs: `vllm bench serve`'s JSON, a csv row per request, a trace for Perfetto. Each writer
 //! takes an [`io::Write`](std::io::Write), and equal replays give equal bytes.
-#![expect(clippy::indexing_slicing, reason = "the list is made long enough before")]
 
 mod otlp;
 mod perfetto;
@@ -17,15 +16,6 @@ pub use token_times::TokenTimes;
 pub use vllm_bench::{BenchRun, write_vllm_bench};
 
 use super::record::{Outcome, RequestRecord};
-
-/// What an observer keeps of a record, from `list`, which grows with the records.
-fn of_record<T: Default>(list: &mut Vec<T>, record: u32) -> &mut T {
-    let record = record as usize;
-    if record >= list.len() {
-        list.resize_with(record + 1, T::default);
-    }
-    &mut list[record]
-}
 
 /// A time of a request in ns; `None` if the request did not get that far.
 fn reached(record: &RequestRecord, ns: u64) -> Option<u64> {
@@ -49,38 +39,25 @@ mod fixtures {
     /// 1.07 and 1.1 s. The second is rejected. The third has not begun to run.
     pub fn three() -> Replay {
         let first = RequestRecord {
-            stage: 0,
-            turn: 0,
             outcome: Outcome::Finished,
             num_prompt_tokens: 100,
             num_output_tokens: 3,
             num_cached_tokens: 64,
             num_preemptions: 1,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            load_ns: 0,
             arrival_ns: 1_000_000_000,
-            queued_ns: 0,
             scheduled_ns: 1_010_000_001,
             first_token_ns: 1_050_000_000,
             finish_ns: 1_100_000_000,
+            ..RequestRecord::default()
         };
         let refused = RequestRecord {
             stage: 1,
-            turn: 0,
             outcome: Outcome::Rejected,
             num_prompt_tokens: 9000,
-            num_cached_tokens: 0,
-            num_preemptions: 0,
-            num_loaded_tokens: 0,
-            num_disk_tokens: 0,
-            load_ns: 0,
+            num_output_tokens: 3,
             arrival_ns: 1_200_000_000,
-            queued_ns: 0,
-            scheduled_ns: 0,
-            first_token_ns: 0,
             finish_ns: 1_200_500_000,
-            ..first
+            ..RequestRecord::default()
         };
         let waiting = RequestRecord { outcome: Outcome::Unfinished, num_prompt_tokens: 50, finish_ns: 0, ..refused };
         let mut gaps = Histogram::<u64>::new(3).unwrap();

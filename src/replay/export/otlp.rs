@@ -7,7 +7,8 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::{Value, json};
 
-use super::{of_record, over_ns, reached};
+use super::super::grown::grown;
+use super::{over_ns, reached};
 use crate::latency::TransferDirection;
 use crate::replay::{EngineConfig, KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
 use crate::units::ns_to_us;
@@ -137,6 +138,10 @@ impl OtlpTrace {
             "attributes": attributes(&[("gen_ai.request.id", json!(at.to_string())), cached]), "events": events,
         })
     }
+
+    fn journey(&mut self, record: u32) -> &mut Journey {
+        grown(&mut self.journeys, record as usize, Journey::default)
+    }
 }
 
 impl Observer for OtlpTrace {
@@ -144,7 +149,7 @@ impl Observer for OtlpTrace {
         let at = self.steps.len();
         for record in event.preempted {
             self.paused.insert(*record);
-            of_record(&mut self.journeys, *record).pauses.push((false, event.scheduled_ns, at));
+            self.journey(*record).pauses.push((false, event.scheduled_ns, at));
         }
         let mut step = Step {
             start_ns: event.scheduled_ns,
@@ -166,10 +171,10 @@ impl Observer for OtlpTrace {
                 step.prefill_tokens += u64::from(request.num_scheduled_tokens);
             }
             if !self.paused.is_empty() && self.paused.remove(record) {
-                of_record(&mut self.journeys, *record).pauses.push((true, event.scheduled_ns, at));
+                self.journey(*record).pauses.push((true, event.scheduled_ns, at));
             }
             if request.samples {
-                let steps = &mut of_record(&mut self.journeys, *record).steps;
+                let steps = &mut self.journey(*record).steps;
                 *steps = Some((steps.map_or(at, |(first, _)| first), at));
             }
         }

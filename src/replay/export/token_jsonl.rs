@@ -11,7 +11,8 @@ use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
-use super::{TokenTimes, of_record};
+use super::super::grown::grown;
+use super::TokenTimes;
 use crate::replay::prefix::hash_content;
 use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
 use crate::units::ns_to_ms;
@@ -49,7 +50,7 @@ impl Observer for TokenSteps {
         let step = self.num_running.len() as u32;
         self.num_running.push(event.num_running);
         for (_, record) in event.batch.iter().zip(event.records).filter(|(request, _)| request.samples) {
-            of_record(&mut self.steps, *record).push(step);
+            grown(&mut self.steps, *record as usize, Vec::new).push(step);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The time at which each token reached its client.
 
-use super::of_record;
+use super::super::grown::grown;
 use crate::replay::Observer;
 
 /// An observer that keeps the time of every token, 8 bytes each.
@@ -24,7 +24,7 @@ impl TokenTimes {
 
 impl Observer for TokenTimes {
     fn token(&mut self, record: u32, _: u32, now_ns: u64) {
-        of_record(&mut self.by_record, record).push(now_ns);
+        grown(&mut self.by_record, record as usize, Vec::new).push(now_ns);
     }
 }
 

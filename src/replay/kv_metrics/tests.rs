@@ -174,21 +174,13 @@ fn an_engine_without_prefix_caching_has_hits_of_none_and_no_costs() {
 #[test]
 fn groups_beyond_the_tenth_are_one_row() {
     let record = |num_prompt_tokens| RequestRecord {
-        stage: 0,
-        turn: 0,
         outcome: Outcome::Finished,
         num_prompt_tokens,
         num_output_tokens: 1,
         num_cached_tokens: 1,
-        num_loaded_tokens: 0,
-        num_disk_tokens: 0,
-        num_preemptions: 0,
-        load_ns: 0,
-        arrival_ns: 0,
-        queued_ns: 0,
-        scheduled_ns: 0,
         first_token_ns: 1,
         finish_ns: 1,
+        ..RequestRecord::default()
     };
     // Group i of 12 asks for 100 + i tokens; a request without content follows, and one that was refused.
     let mut records: Vec<_> = (0..13).map(|group| record(100 + group)).collect();

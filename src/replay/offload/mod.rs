@@ -22,6 +22,7 @@ pub use disk::{DiskCounters, KvDisk};
 
 use std::collections::VecDeque;
 
+use super::grown::grown;
 use super::observe::KvEvent;
 use super::slot::Slot;
 use disk::Disk;
@@ -140,11 +141,8 @@ impl Offload {
     /// Begins to track the request in `slot`.
     pub(super) fn add(&mut self, slot: u32, record: u32) {
         let slot = slot as usize;
-        if self.requests.len() <= slot {
-            self.requests.resize_with(slot + 1, Tracked::default);
-        }
         self.host.begin(slot);
-        let request = &mut self.requests[slot];
+        let request = grown(&mut self.requests, slot, Tracked::default);
         let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
         loading.clear();
         storing.clear();

@@ -13,7 +13,6 @@ use crate::model::Window;
 use crate::physics::{
     BatchSums, Entry, Kernel, MANY_SAMPLED, MAX_WINDOWS, Operator, OperatorId, StateHeads, StateKernel,
 };
-use crate::request::Request;
 use crate::step_model::StepModel;
 
 /// Most tokens, and most cached tokens of chunks, in the tables.
@@ -191,14 +190,9 @@ fn group_times(
 fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAttention>, Vec<ChunkAttention>)> {
     let plan = steps.plan();
     let is_measured = steps.mode == EfficiencyMode::Tables;
-    let mut sums = BatchSums::default();
-    [Request::decode(8), Request::prefill(2, 4)].iter().for_each(|request| sums.add_request(request, &plan.windows));
-    let mut work = Vec::new();
-    plan.operators(&sums, &mut work);
     let (mut decodes, mut decode_heads, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
-    for operator in work {
-        let Some(heads) = heads_of(&operator) else { continue };
-        let timer = steps.timer(&operator)?;
+    for (operator, timer) in &steps.timers {
+        let Some(heads) = heads_of(operator) else { continue };
         let is_decode = matches!(operator.kernel, Kernel::AttentionDecode { .. });
         let calls = Calls {
             window_index: plan.windows.iter().position(|window| *window == heads.window)?,
@@ -206,7 +200,7 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
             weight: operator.count as f64,
             launch_us: timer.attention_launch_us(),
             blocks_per_sm: if is_decode { heads.num_kv_heads } else { heads.num_heads } as f64 / steps.sm_count,
-            bound: timer.attention_bound(&operator, &heads),
+            bound: timer.attention_bound(operator, &heads),
         };
         if is_decode {
             let longest = heads.window.size().unwrap_or(u64::MAX).min(plan.max_model_len);

@@ -6,7 +6,7 @@ use ridgepoint::workload;
 use ridgepoint::workload::{RequestShape, WorkloadRequest};
 
 use super::support::{Run, all_delays, engine, request, run, run_workload, steps_only, synchronous};
-use crate::common::{ClosedLoop, Listed};
+use crate::loads::{ClosedLoop, Listed};
 
 /// At 15 the first token is processed and the third step scheduled, hidden behind the second; then nothing is left to schedule.
 #[test]

@@ -6,7 +6,8 @@ use ridgepoint::latency::{FixedLatency, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Replay, SchedulingPolicy, replay};
 use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
 
-use crate::common::{Listed, Recorder, Step};
+use crate::common::{Recorder, Step};
+use crate::loads::Listed;
 
 /// A replay and what its observer saw.
 pub struct Run {

@@ -2,12 +2,12 @@
 //!
 //! Mirrors `AsyncLookupManager` (vLLM 0.32.0, `vllm/v1/kv_offload/tiering/async_lookup.py`) whose worker answers within a step. An answer
 //! is kept as long as a request that asked for it lives, even where the disk has the block later.
-#![expect(clippy::indexing_slicing, reason = "the tier numbers slots within its list")]
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 
 use super::super::super::block_pool::{AlreadyHashed, BlockHash};
+use super::super::super::grown::grown;
 
 /// A look-up of a block.
 #[derive(Debug, Default)]
@@ -35,10 +35,7 @@ impl LookUps {
             self.unanswered.push(hash);
             LookUp::default()
         });
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize_with(slot + 1, HashSet::default);
-        }
-        if self.by_slot[slot].insert(hash) {
+        if grown(&mut self.by_slot, slot, HashSet::default).insert(hash) {
             look_up.num_requests += 1;
         }
         look_up.answer

@@ -23,6 +23,7 @@ pub use counters::DiskCounters;
 pub(in crate::replay) use tier::Waited;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
+use super::super::grown::grown;
 use super::super::observe::TransferEvent;
 use super::link::Link;
 use crate::latency::TransferDirection;
@@ -113,12 +114,7 @@ impl Disk {
     }
 
     fn request(&mut self, slot: u32) -> &mut Asking {
-        let slot = slot as usize;
-        if self.requests.len() <= slot {
-            self.requests.resize_with(slot + 1, Asking::default);
-        }
-        #[expect(clippy::indexing_slicing, reason = "the list was just made long enough")]
-        &mut self.requests[slot]
+        grown(&mut self.requests, slot as usize, Asking::default)
     }
 
     /// Begins to read a block that the host has made room for.

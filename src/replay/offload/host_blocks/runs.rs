@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
+use super::super::super::grown::grown;
 use super::super::super::kv_cache::hash_of;
 use super::super::super::list::{Linked, Links, NONE};
 use super::super::super::slot::Slot;
@@ -91,9 +92,7 @@ impl Run {
 impl HostBlocks {
     /// Begins the chain of a new request.
     pub(in crate::replay::offload) fn begin(&mut self, slot: usize) {
-        if self.ends.len() <= slot {
-            self.ends.resize(slot + 1, NONE);
-        }
+        grown(&mut self.ends, slot, || NONE);
         self.end(slot);
     }
 
