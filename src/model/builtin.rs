@@ -175,9 +175,6 @@ pub(super) fn is_listed(data_dir: Option<&Path>, name: &str) -> Result<bool> {
 }
 
 fn unknown(name: &str) -> Error {
-    if Path::new(name).is_dir() {
-        return Error::invalid(name, vec!["is a folder without a config.json".to_owned()]);
-    }
     let base = ParsedName::new(name).base;
     let same = BUILTIN.iter().filter(|model| model.names().any(|known| known.base == base));
     let same: Vec<&str> = same.map(|model| model.name.as_str()).collect();

@@ -38,13 +38,6 @@ fn a_size_that_cannot_be_read_is_the_only_problem() {
 }
 
 #[test]
-fn a_folder_without_a_configuration_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = Model::find(&folder.path().display().to_string()).unwrap_err().to_string();
-    assert!(error.contains("config.json"), "{error}");
-}
-
-#[test]
 fn unknown_layers_are_named_by_their_key() {
     for (key, value) in [
         ("layer_types", json!(["linear_attention", "full_attention"])),

@@ -139,6 +139,7 @@ fn the_json_has_every_key_of_the_contract() {
         "load",
         "model",
         "notes",
+        "serving_engine",
         "stages",
         "warnings",
     ];
