@@ -5,7 +5,7 @@ use super::family::{AttentionRule, BiasRule, Family, Hybrid, QkNorm};
 use super::hybrid;
 use super::layer_kind::LayerKind;
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
-use super::sizes::{LayerReader, optional_size, size};
+use super::sizes::{LayerReader, has_size, optional_size, size};
 use super::{sparse, window};
 use crate::dtype::WeightFormat;
 use crate::input::{Keys, NumberRange};
@@ -61,8 +61,7 @@ fn grouped_query(of: &LayerReader<'_>) -> GqaAttention {
     check_divides(text, "num_key_value_heads", num_heads, num_kv_heads);
     let head_dim = match optional_size(text, "head_dim") {
         Some(head_dim) => head_dim,
-        // A size that cannot be read has its own problem.
-        None if text.has("head_dim") || hidden_size.is_multiple_of(num_heads) || hidden_size == 1 => {
+        None if text.has("head_dim") || !has_size(text, "hidden_size") || hidden_size.is_multiple_of(num_heads) => {
             hidden_size / num_heads
         }
         None => {
@@ -118,7 +117,7 @@ fn rotary_dim(text: &Keys<'_>, family: &Family, head_dim: u64) -> u64 {
 }
 
 fn check_divides(text: &Keys<'_>, key: &str, heads: u64, kv_heads: u64) {
-    if !heads.is_multiple_of(kv_heads) {
+    if has_size(text, "num_attention_heads") && !heads.is_multiple_of(kv_heads) {
         text.problem(key, format!("must divide num_attention_heads = {heads}"));
     }
 }

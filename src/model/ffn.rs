@@ -19,9 +19,9 @@ pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Block> {
     match family.ffn {
         FfnRule::Dense => {
             if let Some(num_experts) = optional_count(text, "num_experts").filter(|number| *number > 1) {
-                let problem =
-                    format!("num_experts = {num_experts} is not used: layers of this model_type have no experts");
-                text.log.note(problem);
+                text.log.note(format!(
+                    "num_experts = {num_experts} is not used: layers of this model_type have no experts"
+                ));
             }
             each((Some(of.dense("intermediate_size")), None))
         }

@@ -36,6 +36,11 @@ pub(super) fn optional_size(keys: &Keys<'_>, key: &str) -> Option<u64> {
     keys.whole(key, 1..=MAX_SIZE)
 }
 
+/// Whether a size can be read. One that cannot has a problem of its own, so that comparisons with the 1 in its place say nothing.
+pub(super) fn has_size(keys: &Keys<'_>, key: &str) -> bool {
+    optional_size(keys, key).is_some()
+}
+
 /// Reads a count that may be zero or absent.
 pub(super) fn optional_count(keys: &Keys<'_>, key: &str) -> Option<u64> {
     keys.whole(key, 0..=MAX_SIZE)

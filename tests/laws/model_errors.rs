@@ -32,6 +32,10 @@ fn changed(name: &str, changes: Value) -> Value {
 #[test]
 fn a_size_that_cannot_be_read_is_the_only_problem() {
     for wrong in [json!(-1), json!("4096"), json!(4096.5)] {
+        for key in ["hidden_size", "num_attention_heads", "num_key_value_heads"] {
+            let found = problems(&changed("llama-3.1-8b", json!({ key: wrong })));
+            assert!(matches!(found.as_slice(), [only] if only.starts_with(key)), "{found:?}");
+        }
         let found = problems(&changed("llama-2-7b", json!({ "hidden_size": wrong })));
         assert!(matches!(found.as_slice(), [only] if only.contains("hidden_size")), "{found:?}");
     }
