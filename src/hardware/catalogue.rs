@@ -9,7 +9,7 @@ use include_dir::{Dir, include_dir};
 use super::figures_json;
 use super::parse::lookup_key;
 use super::spec::Hardware;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, each_once};
 use crate::input::{FileKind, embedded, files_in, near_matches, read_text};
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
@@ -163,13 +163,8 @@ fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a H
 /// Names of the other cards of a GPU's family, each once.
 fn siblings<'a>(gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Vec<&'a str> {
     let family = family_of(gpu);
-    let mut others: Vec<&str> = Vec::new();
-    for other in gpus.filter(|other| other.name != gpu.name && family_of(other) == family) {
-        if !others.contains(&other.name.as_str()) {
-            others.push(&other.name);
-        }
-    }
-    others
+    let others = gpus.filter(|other| other.name != gpu.name && family_of(other) == family);
+    each_once(others.map(|other| other.name.as_str()))
 }
 
 /// What editions and form factors have in common: the card without its edition, or else the maker and the chip, as `NVIDIA H100`.

@@ -19,7 +19,7 @@ use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
 use crate::efficiency::{EfficiencyMode, Tables, Timer};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, each_once};
 use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, Window};
@@ -134,7 +134,6 @@ impl StepModel {
         }
         let mut peak_flop_per_s: f64 = 0.0;
         let mut operators = Vec::new();
-        let mut of_operators: Vec<(String, Vec<&str>)> = Vec::new();
         for batch in probe_batches() {
             let shape = BatchSums::new(&batch, &plan.windows, u64::MAX)?;
             plan.operators(&shape, &mut operators);
@@ -149,20 +148,13 @@ impl StepModel {
                     Some((_, timer)) => timer.clone(),
                     None => Timer::new(&operator, hardware, &tables, efficiency)?,
                 };
-                for note in &timer.notes {
-                    match of_operators.iter_mut().find(|(known, _)| known == note) {
-                        Some((_, names)) if names.contains(&operator.name) => {}
-                        Some((_, names)) => names.push(operator.name),
-                        None => of_operators.push((note.clone(), vec![operator.name])),
-                    }
-                }
                 if operator.flops > 0.0 {
                     peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s);
                 }
                 timers.push((operator, timer));
             }
         }
-        notes.extend(of_operators.iter().map(|(note, names)| format!("{}: {note}", names.join(", "))));
+        notes.extend(notes_of(&timers));
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
         notes.extend(host_reads.as_ref().map(HostReads::note));
@@ -245,6 +237,15 @@ impl StepModel {
     fn is_fitted_gpu(&self) -> bool {
         self.correction.as_ref().is_none_or(|correction| correction.source.hardware.contains(&self.hardware))
     }
+}
+
+/// Each note of the timers once, with the operators that have it.
+fn notes_of(timers: &[(Operator, Timer)]) -> impl Iterator<Item = String> {
+    each_once(timers.iter().flat_map(|(_, timer)| &timer.notes)).into_iter().map(|note| {
+        let with_it = timers.iter().filter(|(_, timer)| timer.notes.contains(note));
+        let names = each_once(with_it.map(|(operator, _)| operator.name));
+        format!("{}: {note}", names.join(", "))
+    })
 }
 
 /// A deployment over several chips that are not linked.

@@ -117,15 +117,16 @@ impl Choice<'_> {
 
     /// Whether kernels of `format` are those of the weights. Adds a note if they are not.
     fn is_own_format(&mut self, weights: WeightFormat, format: MatmulFormat) -> bool {
-        let own = MatmulFormat::from(weights).tabulated();
-        let is_own = own == Some(format) || (own == Some(MatmulFormat::Mxfp4) && format == MatmulFormat::Mxfp4Mxfp8);
-        // Kernels of blocks are measured in those of DeepSeek-V3 alone.
-        let is_own_block =
-            !matches!(weights, WeightFormat::Fp8Block { rows, columns } if (rows, columns) != (128, 128));
-        if !(is_own && is_own_block) {
+        let is_own = match weights {
+            // Blocks of fp8 were measured in the size of DeepSeek-V3's alone.
+            WeightFormat::Fp8Block { rows, columns } if (rows, columns) != (128, 128) => false,
+            WeightFormat::Mxfp4 => matches!(format, MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8),
+            _ => MatmulFormat::from(weights).tabulated() == Some(format),
+        };
+        if !is_own {
             self.note(format_args!("no {weights} kernels were measured, {format} ones stand in"));
         }
-        is_own && is_own_block
+        is_own
     }
 
     pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
