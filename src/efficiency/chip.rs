@@ -47,16 +47,16 @@ pub(super) fn overlapped_by_logs_us(a: f64, b: f64, sharpness: f64) -> f64 {
     if large <= 0.0 { 0.0 } else { large * ((1.0 + ((small / large).ln() * p).exp()).ln() / p).exp() }
 }
 
-/// Bytes that a call's ramp counts beside its own, so that a call without bytes has a ramp too (assumed).
+/// Bytes that are added to those of a call, so that the ramp of an empty call is finite (assumed).
 const LEAST_RAMP_BYTES: f64 = 1e4;
 
-/// How many times longer `bytes` take in a call of their own than in an endless one: `√(1 + ramp / bytes)`.
+/// Returns the slowdown of a call that moves `bytes` against one that never ends: `√(1 + ramp / bytes)`.
 #[inline]
 pub(super) fn ramp(bytes: f64, ramp_bytes: f64) -> f64 {
     (1.0 + ramp_bytes / (bytes + LEAST_RAMP_BYTES)).sqrt()
 }
 
-/// Time to move `bytes` at a rate that rises with the bytes of the call.
+/// Returns the time to move `bytes` at a rate that rises with the size of the call.
 pub(super) fn ramped_us(bytes: f64, bytes_per_s: f64, ramp_bytes: f64) -> f64 {
     time_us(bytes, bytes_per_s) * ramp(bytes, ramp_bytes)
 }

@@ -29,12 +29,13 @@ impl Hardware {
     }
 }
 
-/// Keys of the figures that differ, with that of `of` and that of `from`; those of several parts by name alone.
-fn differing(of: &Hardware, from: &Hardware) -> Vec<String> {
+/// Figures of `gpu` that differ from the built-in ones, as in `sm_count 130 instead of 132`; those of several parts by their key alone.
+fn differing(gpu: &Hardware, builtin: &Hardware) -> Vec<String> {
     let figures = |gpu: &Hardware| serde_json::to_value(gpu).unwrap_or_default();
-    let (Value::Object(of), Value::Object(from)) = (figures(of), figures(from)) else { return Vec::new() };
-    let differing = of.iter().filter(|(key, value)| !NAMES.contains(&key.as_str()) && from.get(*key) != Some(value));
-    let told = differing.map(|(key, value)| match (value, from.get(key)) {
+    let (Value::Object(own), Value::Object(builtin)) = (figures(gpu), figures(builtin)) else { return Vec::new() };
+    let differing =
+        own.iter().filter(|(key, value)| !NAMES.contains(&key.as_str()) && builtin.get(*key) != Some(value));
+    let told = differing.map(|(key, value)| match (value, builtin.get(key)) {
         (Value::Number(new), Some(Value::Number(old))) => format!("{key} {new} instead of {old}"),
         _ => key.clone(),
     });

@@ -12,7 +12,7 @@ use super::work::{Shape, Work};
 /// `E·(1 − (1 − k/E)^T)`.
 ///
 /// # Source
-/// Each token misses an expert with probability `1 − k/E`, tokens being independent and routing uniform.
+/// Each token misses an expert with probability `1 − k/E`, if tokens are independent and routing is uniform.
 ///
 /// ```
 /// use ridgepoint::internals::physics::moe::expected_active_experts;

@@ -50,7 +50,7 @@ pub(super) fn lm_head_matrix(vocab_size: u64, weights: WeightFormat, context: Co
     Matrix { rows: Rows::Sampled, ..Matrix::new(LmHead, rows, context.hidden, weights) }
 }
 
-/// Query with its gate, key and value of one rank together.
+/// Outputs of one rank's projection of queries with their gates, keys and values.
 pub(super) fn qkv_width(attention: &GqaAttention, ranks: Ranks) -> u64 {
     let queries = attention.num_heads / ranks.tensor * if attention.output_gate { 2 } else { 1 };
     let kv_heads = kv_heads_per_rank(attention.num_kv_heads, ranks.tensor);

@@ -31,7 +31,7 @@ const SURPRISING_BLOCKS: f64 = 1.1;
 /// Tokens of a KV block that vLLM takes.
 ///
 /// # Source
-/// vLLM 0.15, `BlockSize` and `SchedulerConfig.verify_max_model_len`, which compares the limits of a step (`vllm/config/`).
+/// vLLM 0.15, `BlockSize` (`vllm/config/cache.py`).
 const BLOCK_SIZES: [u32; 7] = [1, 8, 16, 32, 64, 128, 256];
 
 /// Arguments of the scheduler; `None` is the default of vLLM 0.16.
@@ -250,6 +250,9 @@ impl ServerConfig {
     }
 
     /// Remarks on arguments with which vLLM does not start.
+    ///
+    /// # Source
+    /// vLLM 0.15, `SchedulerConfig.verify_max_model_len` (`vllm/config/scheduler.py`), for the limits of a step.
     fn refused_by_vllm(&self) -> impl Iterator<Item = String> {
         let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = self.deployment;
         let budget = (tokens < requests).then(|| {

@@ -25,7 +25,7 @@ impl Workload for Listed {
     fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
-/// Requests of given lengths; as many as `concurrency` are sent at 0, and the next whenever one is over.
+/// A closed loop of the given requests: `concurrency` of them are sent at 0, and the next one whenever one has finished.
 pub struct ClosedLoop {
     requests: std::vec::IntoIter<WorkloadRequest>,
     due_ns: VecDeque<u64>,

@@ -32,8 +32,8 @@ pub struct Sent {
     pub most_clients: usize,
 }
 
-/// Engines without an offload, each beside a random number. `sizes` are tokens of a block, blocks, tokens of a step and requests. The
-/// longest context follows from the tokens of all blocks and from the random number.
+/// Generates engines without KV offloading, each with a random number for the caller's own choices. `sizes` holds `block_size`, the usable
+/// blocks, `max_num_batched_tokens` and `max_num_seqs`. `longest` makes `max_model_len` of the tokens in all blocks and the number.
 pub fn config(
     sizes: impl Strategy<Value = [u32; 4]>,
     ahead: f64,
@@ -79,7 +79,7 @@ fn latency() -> impl Strategy<Value = FixedLatency> {
     )
 }
 
-/// One request in 20 is too long. Texts that prompts begin with are few, so that many share.
+/// Generates requests, of which one in 20 is longer than `max_model_len`. Prompts begin with few different texts, so that many share a prefix.
 fn request(max_model_len: u32, sent: &Sent) -> impl Strategy<Value = WorkloadRequest> + use<> {
     let content = prop::collection::vec((0u64..3, sent.piece_tokens.clone()), 0..3);
     let is_long = prop::bool::weighted(sent.long_prompts);

@@ -106,7 +106,7 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
             };
             let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
             predictions.extend(unseen.into_iter().map(|row| predicted(&series, row, &chip)));
-            // A table may count repeated shapes as rows of their own, so that they must count here as well.
+            // The header counts repetitions of a shape as rows, so they count here too.
             let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
             if tables.are_borrowed() || 2 * num_seen >= about.rows {
                 used.extend(seen);

@@ -55,7 +55,7 @@ impl Rooflines {
         Ok(Self::of([latency(&self.calibrated)?, latency(&self.ideal)?]))
     }
 
-    /// The calibrated roofline, which is the prediction as well, and the ideal one, which gets a host without overhead.
+    /// Combines the calibrated roofline, which is also the prediction, with the ideal one, whose host takes no time.
     fn of([calibrated, ideal]: [CalibratedRoofline; 2]) -> Self {
         let calibrated = Arc::new(calibrated);
         Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal: Arc::new(ideal.with_host(HostTimes::NONE)) }

@@ -1,9 +1,10 @@
 //! Closed loops whose requests are others than the equal ones of a [`ClosedLoop`]: a little different in length, or captured.
 //!
-//! With equal lengths, requests that were prefilled in one step finish in one step for ever after, and their successors queue
-//! behind each other in every round: servers under a benchmark do not behave so, as lengths and clients vary.
+//! Requests of equal length run in lockstep: those that are prefilled together finish together, and their successors queue behind each
+//! other in every round. Measured servers do not behave so, because lengths and clients vary.
 //!
-//! At captured times, a predicted step that is 10 % too long lets requests pile up, which no closed loop does: its client sends later.
+//! Requests that are sent at their captured times pile up where steps are predicted too long. A client with a fixed number in flight
+//! would send them later.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, changed by a small share")]
 
 use rand::{RngExt, SeedableRng};

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-/// The parent of each hash, as it was first told.
+/// Remembers the parent with which each hash came first.
 #[derive(Debug, Default)]
 pub(super) struct HashChains {
     parents: HashMap<u64, Option<u64>>,
 }
 
 impl HashChains {
-    /// Whether a hash was told.
+    /// Whether a hash has come.
     pub(super) fn has(&self, hash: u64) -> bool {
         self.parents.contains_key(&hash)
     }

@@ -93,7 +93,7 @@ impl RequestTrace {
 }
 
 impl RequestRow {
-    /// Returns the number of a request whose id is one: of requests that arrive together, the engine saw the lower one first.
+    /// Returns the id as a number, if it is one. Of requests that arrive together, the engine saw the lower number first.
     pub(crate) fn number(&self) -> Option<u64> {
         self.request_id.parse().ok()
     }

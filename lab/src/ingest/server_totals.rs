@@ -75,7 +75,7 @@ pub struct Total {
     pub rows: Option<f64>,
 }
 
-/// Returns what the server counted of a total by its name.
+/// Returns the server's count of the total with this name.
 pub(crate) fn counted(totals: &[Total], name: &str) -> Option<f64> {
     totals.iter().find(|total| total.name == name).map(|total| total.server)
 }
