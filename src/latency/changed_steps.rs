@@ -1,6 +1,7 @@
 //! Latency models that change the steps of another one.
 
 use super::{HostTimes, LatencyModel, TransferDirection};
+use crate::model::{OwnSampling, SamplerWork};
 use crate::request::Request;
 
 /// A latency model whose steps are those of another model, changed. The host's delays and the copies of KV blocks are the other's.
@@ -19,6 +20,14 @@ impl<T: ChangedSteps> LatencyModel for T {
 
     fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
         self.changed_us(self.model().sharing_step_time_us(requests, shared_kv_tokens))
+    }
+
+    fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
+        self.model().sampler_work(own)
+    }
+
+    fn sampling_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64, work: SamplerWork) -> f64 {
+        self.changed_us(self.model().sampling_step_time_us(requests, shared_kv_tokens, work))
     }
 
     fn host(&self) -> HostTimes {
@@ -60,6 +69,9 @@ mod tests {
         fn sharing_step_time_us(&self, _: &[Request], _: u64) -> f64 {
             2.0
         }
+        fn sampling_step_time_us(&self, _: &[Request], _: u64, _: SamplerWork) -> f64 {
+            9.0
+        }
         fn host(&self) -> HostTimes {
             HostTimes { queueing_us: 3.0, ..HostTimes::NONE }
         }
@@ -97,6 +109,7 @@ mod tests {
         let found = [
             TenTimes.step_time_us(&[request]),
             TenTimes.sharing_step_time_us(&[request], 1),
+            TenTimes.sampling_step_time_us(&[request], 1, SamplerWork::default()),
             TenTimes.host().queueing_us,
             TenTimes.queueing_time_us(&request),
             TenTimes.output_token_processing_time_us(),
@@ -105,6 +118,6 @@ mod tests {
             TenTimes.kv_transfer_time_us(TransferDirection::CpuToGpu, 100),
         ]
         .map(f64::to_bits);
-        assert_eq!(found, [10.0, 20.0, 3.0, 4.0, 5.0, 6.0, 7.0, 108.0].map(f64::to_bits));
+        assert_eq!(found, [10.0, 20.0, 90.0, 3.0, 4.0, 5.0, 6.0, 7.0, 108.0].map(f64::to_bits));
     }
 }

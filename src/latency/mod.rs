@@ -12,6 +12,7 @@ pub use black_box::{BlackBox, FixedLatency};
 pub use kv_transfer::{KvTransfers, TransferDirection};
 pub use roofline::CalibratedRoofline;
 
+use crate::model::{OwnSampling, SamplerWork};
 use crate::request::Request;
 
 /// The delays that a simulator of a serving engine asks for, in microseconds. Only the time of a step is required.
@@ -49,6 +50,18 @@ pub trait LatencyModel: Send + Sync {
     /// passes it on.
     fn sharing_step_time_us(&self, requests: &[Request], _shared_kv_tokens: u64) -> f64 {
         self.step_time_us(requests)
+    }
+
+    /// What the sampler does for a request with sampling parameters of its own, or with none. Defaults to what
+    /// [`sampling_step_time_us`](Self::sampling_step_time_us) makes no difference of.
+    fn sampler_work(&self, _own: OwnSampling) -> SamplerWork {
+        SamplerWork::default()
+    }
+
+    /// [`sharing_step_time_us`](Self::sharing_step_time_us) of a step whose sampler does `work`, joined over its requests. Defaults to no
+    /// difference. A replay calls this method once a request of the load has sampling parameters of its own.
+    fn sampling_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64, _work: SamplerWork) -> f64 {
+        self.sharing_step_time_us(requests, shared_kv_tokens)
     }
 
     /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none. Prices of an

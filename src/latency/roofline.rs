@@ -1,7 +1,10 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
+use std::sync::{Arc, OnceLock};
+
 use super::{HostTimes, KvTransfers, LatencyModel, TransferDirection};
 use crate::error::{Error, Result};
+use crate::model::{OwnSampling, SamplerWork};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -9,6 +12,8 @@ use crate::step_model::StepModel;
 #[derive(Debug, Clone)]
 pub struct CalibratedRoofline {
     steps: StepModel,
+    /// The steps with other work of the sampler, by its number, made when a step first needs them.
+    by_sampler_work: Arc<[OnceLock<StepModel>; SamplerWork::COUNT]>,
     host: HostTimes,
     kv_transfers: Option<KvTransfers>,
 }
@@ -19,7 +24,8 @@ impl CalibratedRoofline {
     pub fn new(steps: StepModel) -> Self {
         let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
         let kv_transfers = steps.host_link().map(KvTransfers::assumed);
-        CalibratedRoofline { steps, host, kv_transfers }
+        let by_sampler_work = Arc::new(std::array::from_fn(|_| OnceLock::new()));
+        CalibratedRoofline { steps, by_sampler_work, host, kv_transfers }
     }
 
     /// Replaces the host's delays.
@@ -67,6 +73,20 @@ impl LatencyModel for CalibratedRoofline {
 
     fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
         self.steps.sharing_step_time_us(requests, shared_kv_tokens)
+    }
+
+    fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
+        self.steps.sampler_work(own)
+    }
+
+    fn sampling_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64, work: SamplerWork) -> f64 {
+        let steps = match self.by_sampler_work.get(work.index()) {
+            Some(others) if work != self.steps.plan().sampler_work => {
+                others.get_or_init(|| self.steps.with_sampler_work(work))
+            }
+            _ => &self.steps,
+        };
+        steps.sharing_step_time_us(requests, shared_kv_tokens)
     }
 
     fn host(&self) -> HostTimes {

@@ -10,6 +10,7 @@ mod ffn;
 mod hybrid;
 mod layer_kind;
 mod names;
+mod own_sampling;
 mod pattern;
 mod quantisation;
 mod recipe;
@@ -23,6 +24,7 @@ mod weight_variant;
 mod window;
 
 pub use builtin::builtin_names;
+pub use own_sampling::{OwnSampling, SamplerWork};
 pub use sampling::SamplingParams;
 pub(crate) use shape::{
     Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,

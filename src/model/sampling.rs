@@ -1,12 +1,15 @@
 //! Sampling parameters, of `generation_config.json` and of a server that overrides it, and the work they cause in the sampler.
 
+use std::convert::Infallible;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{OwnSampling, SamplerWork};
 use crate::input::{Keys, NumberRange, object_or_text};
 
 /// Below this temperature vLLM takes the most likely token (`_SAMPLING_EPS` in `vllm/sampling_params.py`).
-const GREEDY_BELOW: f64 = 1e-5;
+pub(super) const GREEDY_BELOW: f64 = 1e-5;
 /// Default `top_k` of transformers 4. vLLM adopts only values that differ from those defaults.
 const DEFAULT_TOP_K: i64 = 50;
 
@@ -33,6 +36,19 @@ pub struct SamplingParams {
     pub repetition_penalty: Option<f64>,
 }
 
+/// Values of `top_k`, in words.
+pub(crate) const TOP_K: &str = "a whole number of at least 1, or 0 or -1 for no limit";
+
+/// Whether vLLM takes it for a `top_k`.
+pub(crate) fn is_top_k(k: i64) -> bool {
+    k >= -1
+}
+
+/// Whether a repetition penalty changes anything.
+pub(super) fn is_penalty(repetition_penalty: f64) -> bool {
+    repetition_penalty.total_cmp(&1.0).is_ne()
+}
+
 impl SamplingParams {
     /// Returns whether top-p or top-k truncates the candidates, for which the sampler orders the logits of every token.
     ///
@@ -48,22 +64,13 @@ impl SamplingParams {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn truncates(&self) -> bool {
-        self.truncates_by_top_p() || self.truncates_by_top_k()
+        let work = self.work();
+        work.has_top_p() || work.has_top_k()
     }
 
-    /// [`Self::truncates`] by top-p, which needs a sort.
-    pub(crate) fn truncates_by_top_p(&self) -> bool {
-        !self.is_greedy() && self.top_p.is_some_and(|p| p < 1.0)
-    }
-
-    /// [`Self::truncates`] by top-k.
-    pub(crate) fn truncates_by_top_k(&self) -> bool {
-        !self.is_greedy() && self.top_k.is_some_and(|k| k >= 1)
-    }
-
-    /// Whether the most likely token is taken.
-    pub(crate) fn is_greedy(&self) -> bool {
-        self.temperature.is_some_and(|temperature| temperature < GREEDY_BELOW)
+    /// What the sampler does for requests that set no parameters.
+    pub(crate) fn work(&self) -> SamplerWork {
+        OwnSampling::default().over(self)
     }
 
     /// Returns whether the sampler penalises tokens that have occurred, for which it counts them in every step. Greedy
@@ -72,7 +79,7 @@ impl SamplingParams {
     /// # Source
     /// vLLM 0.16.0: `vllm/v1/sample/sampler.py` (penalties come before the greedy choice), `vllm/v1/sample/ops/penalties.py`.
     pub fn penalises(&self) -> bool {
-        self.repetition_penalty.is_some_and(|penalty| penalty.total_cmp(&1.0).is_ne())
+        self.work().has_penalties()
     }
 
     /// These parameters, with those that `over` sets in their place.
@@ -112,16 +119,28 @@ impl SamplingParams {
         read
     }
 
-    fn read_all(keys: &Keys<'_>) -> Self {
-        SamplingParams {
-            temperature: keys.number("temperature", NumberRange::from_zero(f64::MAX, "")),
-            top_p: keys.number("top_p", NumberRange::above_zero(1.0, "")),
-            top_k: keys.read("top_k", "a whole number of at least 1, or 0 or -1 for no limit", |value| {
-                Value::as_i64(value).filter(|k| *k >= -1)
-            }),
-            min_p: keys.number("min_p", NumberRange::from_zero(1.0, "")),
-            repetition_penalty: keys.number("repetition_penalty", NumberRange::POSITIVE),
-        }
+    /// Reads all parameters under these keys.
+    pub(super) fn read_all(keys: &Keys<'_>) -> Self {
+        let top_k = keys.read("top_k", TOP_K, |value| Value::as_i64(value).filter(|k| is_top_k(*k)));
+        let read: Result<_, Infallible> = SamplingParams::read_each(|key, range| Ok(keys.number(key, range)), top_k);
+        read.unwrap_or_default()
+    }
+
+    /// Reads each parameter by its name; `top_k` was read before.
+    ///
+    /// # Errors
+    /// Those of `number`.
+    pub(crate) fn read_each<E>(
+        number: impl Fn(&'static str, NumberRange) -> Result<Option<f64>, E>,
+        top_k: Option<i64>,
+    ) -> Result<Self, E> {
+        Ok(SamplingParams {
+            temperature: number("temperature", NumberRange::from_zero(f64::MAX, ""))?,
+            top_p: number("top_p", NumberRange::above_zero(1.0, ""))?,
+            top_k,
+            min_p: number("min_p", NumberRange::from_zero(1.0, ""))?,
+            repetition_penalty: number("repetition_penalty", NumberRange::POSITIVE)?,
+        })
     }
 }
 

@@ -102,8 +102,13 @@ impl BatchSums {
 
     /// The sums of one request; all 0 where it schedules nothing.
     pub fn of(request: &Request, windows: &[Window]) -> Self {
+        BatchSums::unchecked(std::slice::from_ref(request), windows)
+    }
+
+    /// [`Self::new`] of requests that no scheduler would put into a step: those that schedule nothing are ignored.
+    pub fn unchecked(requests: &[Request], windows: &[Window]) -> Self {
         let mut sums = BatchSums::default();
-        sums.add_request(request, windows);
+        requests.iter().for_each(|request| sums.add_request(request, windows));
         sums
     }
 

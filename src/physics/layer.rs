@@ -2,7 +2,7 @@
 
 use crate::dtype::{DType, WeightFormat};
 use crate::engine::Engine;
-use crate::model::{Attention, LayerGroup, SamplingParams, Window};
+use crate::model::{Attention, LayerGroup, Window};
 
 use super::communication::{Collective, RankGroup, all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
@@ -13,7 +13,7 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, sampler, small, sparse, state, streams};
+use super::{attention, mla, small, sparse, state, streams};
 
 /// The window of a layer's attention; `None` without a KV cache.
 pub(super) fn window(group: &LayerGroup) -> Option<Window> {
@@ -131,12 +131,10 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
     list
 }
 
-/// Operators outside the layers: those before the first, those after the last.
+/// Operators outside the layers: those before the first, those after the last up to the logits.
 pub(super) fn ends(
     vocab: u64,
     lm_head: WeightFormat,
-    sampling: &SamplingParams,
-    engine: &Engine,
     context: Context,
 ) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
@@ -151,7 +149,6 @@ pub(super) fn ends(
     }
     after.push(Template::gemm(head));
     after.extend(logits_all_gather(head.outputs, activation, ranks));
-    after.extend(sampler::templates(sampling, engine, vocab, bytes, hidden as f64 * bytes));
     (before, after)
 }
 

@@ -6,7 +6,7 @@ use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::model::{Attention, LayerGroup, Model, SamplingParams, Window};
+use crate::model::{Attention, LayerGroup, Model, SamplerWork, SamplingParams, Window};
 use crate::request::Request;
 
 use super::batch::BatchSums;
@@ -14,13 +14,13 @@ use super::check::{check, distinct_windows, has_chunked_attention};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
-use super::names::{OperatorId, OperatorKind, intern, window_suffix};
+use super::names::{OperatorGroup, OperatorId, OperatorKind, intern, window_suffix};
 use super::offload::Offloaded;
 use super::operator::Operator;
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::rows::Step;
-use super::sampler;
+use super::sampler::{self, Sampler};
 use super::streams;
 use super::template::Template;
 
@@ -48,7 +48,7 @@ pub struct StepPlan {
     pub(crate) most_gpu_weight_bytes: f64,
     /// Logits per sampled token, of the whole model: they are gathered from all ranks before sampling.
     pub vocab_size: u64,
-    /// Sampling parameters of requests that bring none of their own. The sampler's kernels follow from them.
+    /// Sampling parameters of requests that bring none of their own.
     ///
     /// ```
     /// use ridgepoint::internals::physics::StepPlan;
@@ -58,6 +58,9 @@ pub struct StepPlan {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub sampling: SamplingParams,
+    sampler: Sampler,
+    /// What the sampler does in every step. Its kernels follow from this.
+    pub(crate) sampler_work: SamplerWork,
     /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
     /// without shared experts.
     pub(crate) overlapped_tokens: u64,
@@ -105,7 +108,9 @@ impl StepPlan {
         let sampling = sampler::defaults(model, deployment, engine);
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
-        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, engine, context);
+        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, context);
+        let (logit_bytes, hidden_bytes) = (context.activation.bytes(), context.hidden as f64 * context.activation.bytes());
+        let sampler = Sampler::new(engine, model.vocab_size, logit_bytes, hidden_bytes);
         let mut layers = Vec::new();
         // Kinds of layers that share few operators go before those that were laid out first: in reverse they are in order.
         let is_hybrid = model.layers.iter().any(|group| matches!(group.attention, Attention::State(_)));
@@ -132,7 +137,7 @@ impl StepPlan {
             model.layers.iter().any(|group| group.moe.as_ref().is_some_and(|moe| moe.shared.is_some()));
         let memory = Memory::new(model, deployment)?;
         let gpu_weight_bytes = offloaded.split(&memory.weight_bytes_per_stage).into_iter().map(|(on_gpu, _)| on_gpu);
-        Ok(StepPlan {
+        let plan = StepPlan {
             entries,
             cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows)),
             windows,
@@ -145,10 +150,23 @@ impl StepPlan {
             most_gpu_weight_bytes: gpu_weight_bytes.fold(0.0, f64::max),
             vocab_size: model.vocab_size,
             sampling,
+            sampler,
+            sampler_work: sampling.work(),
             host_shares,
             overlapped_tokens: if has_shared_experts { streams::overlapped_tokens(engine) } else { 0 },
             notes,
-        })
+        };
+        Ok(plan.with_sampler_work(sampling.work()))
+    }
+
+    /// The same plan with other work of the sampler, the last operators of a step.
+    #[must_use]
+    pub(crate) fn with_sampler_work(mut self, work: SamplerWork) -> Self {
+        let templates = self.sampler.templates(work).into_iter();
+        self.entries.retain(|entry| entry.id.kind.group() != OperatorGroup::Sampling);
+        self.entries.extend(templates.map(|template| Entry::new(template, Window::Full, 1, 0.0)));
+        self.sampler_work = work;
+        self
     }
 
     /// Sums a batch for this plan.

@@ -4,11 +4,12 @@
 //! Kernels and their order are those of vLLM 0.15.1 (`vllm/v1/sample/sampler.py`, `ops/topk_topp_sampler.py`, `ops/penalties.py`,
 //! `vllm/model_executor/layers/utils.py`), bytes those of PyTorch's kernels behind them. Logits are 32-bit from the cast on.
 //! How logits are truncated by top-p and top-k depends on the version (`truncation.rs`). Requests with a seed of their own, which no
-//! load here has, are sorted or searched by every version.
+//! load here has, are sorted or searched by every version. Where requests set parameters of their own, the sampler does for all rows
+//! what any of them needs.
 
 use crate::deployment::{Deployment, GenerationConfig};
 use crate::engine::Engine;
-use crate::model::{Model, SamplingParams};
+use crate::model::{Model, SamplerWork, SamplingParams};
 
 use super::names::OperatorKind::{Penalties, Sampling};
 use super::operator::Kernel;
@@ -86,34 +87,57 @@ const PENALTY_BYTES_PER_LOGIT: f64 = 2.0 * (8.0 + 9.0) + 10.0 + 24.0 + 17.0;
 /// Launches of penalties: three for each count, one for repetition, two each for frequency and presence.
 const PENALTY_LAUNCHES: u64 = 11;
 
-/// The kernels that choose a token from each row of `vocab` logits of `logit_bytes` bytes, whose hidden state has `hidden_bytes`.
-pub(super) fn templates(
-    sampling: &SamplingParams,
-    engine: &Engine,
+/// Bytes per logit of the most likely tokens beside random ones: an argmax over logits that are cast already.
+const BOTH_BYTES_PER_LOGIT: f64 = 4.0;
+
+/// Launches behind them: the argmax, temperatures of 1 for greedy rows (a comparison, a choice), and the choice of each row's token (likewise).
+const BOTH_LAUNCHES: u64 = 5;
+
+/// The logits of a step, and the engine that samples from them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sampler {
+    truncation: Truncation,
     vocab: u64,
     logit_bytes: f64,
     hidden_bytes: f64,
-) -> Vec<Template> {
-    let truncation = Truncation::of(engine);
-    let row_bytes = |bytes_per_logit: f64| bytes_per_logit * vocab as f64;
-    let mut list = Vec::new();
-    if sampling.penalises() {
-        let bytes = row_bytes(PENALTY_BYTES_PER_LOGIT);
-        list.push(Template::elementwise(Penalties, Rows::Sampled, bytes, PENALTY_LAUNCHES));
+}
+
+impl Sampler {
+    /// Rows of `vocab` logits of `logit_bytes` bytes, whose hidden states have `hidden_bytes`.
+    pub(super) fn new(engine: &Engine, vocab: u64, logit_bytes: f64, hidden_bytes: f64) -> Self {
+        Sampler { truncation: Truncation::of(engine), vocab, logit_bytes, hidden_bytes }
     }
-    list.extend(truncation.templates(sampling, vocab));
-    // Reductions of whole rows: an argmax, a softmax, both.
-    let (bytes_per_logit, launches, reductions) = if sampling.is_greedy() {
-        (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES, 1)
-    } else if truncation.draws() && sampling.truncates() {
-        (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES, 1)
-    } else {
-        (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES, 2)
-    };
-    let bytes = row_bytes(bytes_per_logit) + 2.0 * hidden_bytes;
-    let kernel = Kernel::RowScan { launches, row: reductions * vocab, tile: REDUCTION_TILE };
-    list.push(Template::streaming(Sampling, Rows::Sampled, bytes, kernel));
-    list
+
+    /// The kernels that choose a token from each row.
+    pub(super) fn templates(&self, work: SamplerWork) -> Vec<Template> {
+        let Sampler { truncation, vocab, logit_bytes, hidden_bytes } = *self;
+        let row_bytes = |bytes_per_logit: f64| bytes_per_logit * vocab as f64;
+        let mut list = Vec::new();
+        if work.has_penalties() {
+            let bytes = row_bytes(PENALTY_BYTES_PER_LOGIT);
+            list.push(Template::elementwise(Penalties, Rows::Sampled, bytes, PENALTY_LAUNCHES));
+        }
+        let truncating = truncation.templates(work, vocab);
+        let is_drawn = truncation.draws() && !truncating.is_empty();
+        list.extend(truncating);
+        // Reductions of whole rows: an argmax, a softmax, both.
+        let (mut bytes_per_logit, mut launches, mut reductions) = if !work.is_random() {
+            (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES, 1)
+        } else if is_drawn {
+            (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES, 1)
+        } else {
+            (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES, 2)
+        };
+        if work.is_random() && work.is_greedy() {
+            bytes_per_logit += BOTH_BYTES_PER_LOGIT;
+            launches += BOTH_LAUNCHES;
+            reductions += 1;
+        }
+        let bytes = row_bytes(bytes_per_logit) + 2.0 * hidden_bytes;
+        let kernel = Kernel::RowScan { launches, row: reductions * vocab, tile: REDUCTION_TILE };
+        list.push(Template::streaming(Sampling, Rows::Sampled, bytes, kernel));
+        list
+    }
 }
 
 /// Bytes per row of `vocab` logits and kernel of a sampler's operator under vLLM 0.15, by its name; `None` for other names. Logits are
@@ -121,7 +145,7 @@ pub(super) fn templates(
 pub fn kernel_of(name: &str, vocab: u64) -> Option<(f64, Kernel)> {
     let alone = SamplingParams { top_k: Some(20), ..SamplingParams::default() };
     let sorted = SamplingParams { top_p: Some(0.9), repetition_penalty: Some(1.1), ..SamplingParams::default() };
-    let of = |params| templates(params, &Engine::default(), vocab, 2.0, 0.0);
+    let of = |params: &SamplingParams| Sampler::new(&Engine::default(), vocab, 2.0, 0.0).templates(params.work());
     let template = of(&sorted).into_iter().chain(of(&alone)).find(|template| template.kind.name() == name)?;
     match template.kernel {
         KernelTemplate::Streaming { bytes_per_row, kernel, .. } => Some((bytes_per_row, kernel)),
@@ -164,7 +188,11 @@ mod tests {
 
     /// Names, bytes per logit and launches of the sampler's kernels over 1,000 logits of 2 bytes.
     fn kernels(sampling: SamplingParams) -> Vec<(&'static str, f64, u64)> {
-        let list = templates(&sampling, &Engine::default(), 1000, 2.0, 0.0);
+        names(sampling.work())
+    }
+
+    fn names(work: SamplerWork) -> Vec<(&'static str, f64, u64)> {
+        let list = Sampler::new(&Engine::default(), 1000, 2.0, 0.0).templates(work);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { bytes_per_row, kernel, .. } => {
                 (template.kind.name(), bytes_per_row / 1000.0, kernel.launches())
@@ -186,5 +214,12 @@ mod tests {
         assert_eq!(kernels(SamplingParams { top_k, ..none })[0], ("top_k", 34.0, 13));
         let all = kernels(SamplingParams { top_p, top_k, repetition_penalty: Some(1.1), ..none });
         assert_eq!((all.len(), all[0], all[4]), (6, ("penalties", 85.0, 11), ("top_k", 14.0, 4)));
+    }
+    #[test]
+    fn greedy_and_random_requests_share_the_passes_over_all_rows() {
+        let greedy = SamplingParams { temperature: Some(0.0), ..Default::default() }.work();
+        let top_k = SamplingParams { top_k: Some(20), ..Default::default() }.work();
+        assert_eq!(names(greedy | top_k), [("top_k", 34.0, 13), ("sampling", 46.0, 12)]);
+        assert_eq!(names(greedy | SamplingParams::default().work()), [("sampling", 46.0, 12)]);
     }
 }

@@ -5,7 +5,7 @@
 //! three to five times as long over random ones, which truncate little.
 
 use crate::engine::Engine;
-use crate::model::SamplingParams;
+use crate::model::SamplerWork;
 
 use super::names::OperatorKind::{self, *};
 use super::operator::Kernel;
@@ -179,8 +179,8 @@ impl Truncation {
     }
 
     /// The kernels that truncate rows of `vocab` logits.
-    pub(super) fn templates(self, sampling: &SamplingParams, vocab: u64) -> Vec<Template> {
-        let (top_p, top_k) = (sampling.truncates_by_top_p(), sampling.truncates_by_top_k());
+    pub(super) fn templates(self, work: SamplerWork, vocab: u64) -> Vec<Template> {
+        let (top_p, top_k) = (work.has_top_p(), work.has_top_k());
         if !top_p && !top_k {
             return Vec::new();
         }
@@ -247,6 +247,7 @@ fn sorted(top_p: bool, top_k: bool, vocab: u64, rows: Rows) -> Vec<Template> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SamplingParams;
     use crate::physics::rows::MANY_SAMPLED;
     use crate::physics::template::KernelTemplate;
 
@@ -254,7 +255,7 @@ mod tests {
     fn kernels(version: &str, top_p: Option<f64>, top_k: Option<i64>) -> Vec<(&'static str, Rows, f64, Kernel)> {
         let engine = Engine::parse("vllm", Some(version)).unwrap();
         let sampling = SamplingParams { top_p, top_k, ..SamplingParams::default() };
-        let list = Truncation::of(&engine).templates(&sampling, 81_920);
+        let list = Truncation::of(&engine).templates(sampling.work(), 81_920);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 (template.kind.name(), rows, bytes_per_row / 81_920.0, kernel)
@@ -307,7 +308,7 @@ mod tests {
         assert_eq!((named(&both), draw(&both)), (vec!["top_k", "rejection_sampling"], expected));
         assert_eq!((both[0].2, both[0].3), (20.0, Kernel::RowScan { launches: 1, row: 81_920, tile: REDUCTION_TILE }));
         let sampling = SamplingParams { top_p: P, top_k: K, ..SamplingParams::default() };
-        assert_eq!(Truncation::JointRejection.templates(&sampling, 81_920).len(), 1, "SGLang masks nothing first");
+        assert_eq!(Truncation::JointRejection.templates(sampling.work(), 81_920).len(), 1, "SGLang masks nothing first");
         assert_eq!(named(&kernels("0.24.0", None, K)), ["rejection_sampling"]);
         assert_eq!(named(&kernels("0.24.0", None, None)), Vec::<&str>::new());
     }

@@ -1,5 +1,6 @@
 //! A scheduled step that has not ended yet.
 
+use super::slot::Group;
 use crate::request::Request;
 
 /// A step: steady decodes as counts, every other request by itself.
@@ -13,8 +14,8 @@ pub(super) struct Batch {
     pub(super) preempted: Vec<u32>,
     /// Number of preempted requests that run again from this step on.
     pub(super) num_resumed: u32,
-    /// Number of steady decodes of each stage.
-    pub(super) steady: Vec<(u32, u32)>,
+    /// Number of steady decodes of each group.
+    pub(super) steady: Vec<(Group, u32)>,
     /// Slots of the steady decodes that get their last token from this step, in order.
     pub(super) leaving: Vec<u32>,
     pub(super) end_ns: u64,

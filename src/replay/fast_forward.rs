@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use super::batch::Batch;
 use super::config::EngineConfig;
 use super::kv_cache::KvCache;
-use super::slot::Slot;
+use super::slot::{Group, Slot};
 use crate::request::Request;
 
 /// Maximum block size: the wheel has an entry per token of a block. Engines use 16 to a few thousand.
@@ -36,8 +36,8 @@ pub(super) struct Steady {
     /// Slots that need a block in step `s`, at index `s` modulo the block size; `turn` is the index of the next step.
     wheel: Vec<Vec<u32>>,
     turn: usize,
-    /// Number of steady decodes of each stage.
-    stages: Vec<(u32, u32)>,
+    /// Number of steady decodes of each group.
+    groups: Vec<(Group, u32)>,
     /// Index of the next step to be scheduled.
     next_step: u64,
     /// Number of steps that have ended, and the end of the last one.
@@ -90,7 +90,7 @@ impl Steady {
     /// Completes a step, whose other requests are in `batch`.
     pub(super) fn begin_step(&mut self, batch: &mut Batch, in_flight: u32) {
         self.in_flight = in_flight;
-        batch.steady.extend_from_slice(&self.stages);
+        batch.steady.extend_from_slice(&self.groups);
         if !self.slots.is_empty() {
             self.requests.extend_from_slice(&batch.requests);
             self.records.extend_from_slice(&batch.records);
@@ -137,8 +137,8 @@ impl Steady {
             self.wheel[turn].retain(|other| *other != slot);
             let state = &mut slots[slot as usize];
             self.write_scheduled(state, computed);
-            self.stages.retain_mut(|(stage, count)| {
-                *count -= u32::from(*stage == state.stage);
+            self.groups.retain_mut(|(group, count)| {
+                *count -= u32::from(*group == state.group);
                 *count > 0
             });
             batch.leaving.push(slot);
@@ -169,9 +169,9 @@ impl Steady {
                 self.requests.push(Request::decode(state.computed));
                 self.until.push(state.steady_until);
                 self.first_until = self.first_until.min(state.steady_until);
-                match self.stages.iter_mut().find(|(stage, _)| *stage == state.stage) {
+                match self.groups.iter_mut().find(|(group, _)| *group == state.group) {
                     Some((_, count)) => *count += 1,
-                    None => self.stages.push((state.stage, 1)),
+                    None => self.groups.push((state.group, 1)),
                 }
             }
         }
@@ -245,6 +245,6 @@ impl Steady {
         self.slots.clear();
         self.until.clear();
         self.first_until = u64::MAX;
-        self.stages.clear();
+        self.groups.clear();
     }
 }

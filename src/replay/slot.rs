@@ -2,12 +2,20 @@
 
 use super::block_pool::BlockHash;
 use super::waiting::Rank;
+use crate::model::SamplerWork;
+
+/// Requests that are counted together: those of a stage that need the same work of the sampler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Group {
+    pub(super) stage: u32,
+    pub(super) sampler_work: SamplerWork,
+}
 
 /// State of one request. Token counts follow vLLM's `Request`: `computed` includes tokens of steps in flight.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) rank: Rank,
-    pub(super) stage: u32,
+    pub(super) group: Group,
     pub(super) num_prompt_tokens: u32,
     pub(super) num_output_tokens: u32,
     /// Prompt tokens that are in the prefix cache whatever it holds.
@@ -42,14 +50,14 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Resets the slot for a new request. Its vectors keep their capacity.
-    pub(super) fn reset(&mut self, rank: Rank, stage: u32, num_prompt_tokens: u32, num_output_tokens: u32) {
+    pub(super) fn reset(&mut self, rank: Rank, group: Group, num_prompt_tokens: u32, num_output_tokens: u32) {
         let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
         let mut state_blocks = std::mem::take(&mut self.state_blocks);
         blocks.clear();
         hashes.clear();
         state_blocks.clear();
         let known = Slot { blocks, hashes, state_blocks, ..Slot::default() };
-        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, ..known };
+        *self = Slot { rank, group, num_prompt_tokens, num_output_tokens, ..known };
     }
 
     /// Whether the request is a steady decode in this step.

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, each_once};
 use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::kv_capacity::device_memory_bytes;
-use crate::model::{Model, Window};
+use crate::model::{Model, OwnSampling, SamplerWork, Window};
 use crate::physics::attention::kv_bytes_per_token;
 use crate::physics::{BatchSums, Kernel, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
@@ -120,7 +120,6 @@ impl StepModel {
         let tables = Tables::new(hardware, &options.engine, options.data_dir.as_deref());
         let is_datasheet = options.efficiency == EfficiencyMode::Tables && tables.are_empty()?;
         let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
-        let mut timers: Vec<(Operator, Timer)> = Vec::new();
         let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
         if !options.engine.is_vllm() {
             notes.push(format!("steps are laid out as vLLM's, with kernels and the sampler of {}", options.engine));
@@ -132,28 +131,19 @@ impl StepModel {
                  has no interval; `ridgepoint calibrate` makes tables from measurements"
             ));
         }
-        let mut peak_flop_per_s: f64 = 0.0;
-        let mut operators = Vec::new();
-        for batch in probe_batches() {
-            let shape = BatchSums::new(&batch, &plan.windows, u64::MAX)?;
-            plan.operators(&shape, &mut operators);
-            for operator in operators.drain(..) {
-                if operator.group == OperatorGroup::Communication && hardware.interconnect.is_none() {
-                    return Err(no_link(hardware, deployment));
-                }
-                if timers.iter().any(|(known, _)| known.id == operator.id) {
-                    continue;
-                }
-                let timer = match timers.iter().find(|(known, _)| same_kernel(known, &operator)) {
-                    Some((_, timer)) => timer.clone(),
-                    None => Timer::new(&operator, hardware, &tables, efficiency)?,
-                };
-                if operator.flops > 0.0 {
-                    peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s);
-                }
-                timers.push((operator, timer));
+        let mut timers: Vec<(Operator, Timer)> = Vec::new();
+        for operator in operators_of(&plan) {
+            if operator.group == OperatorGroup::Communication && hardware.interconnect.is_none() {
+                return Err(no_link(hardware, deployment));
             }
+            let timer = match timers.iter().find(|(known, _)| same_kernel(known, &operator)) {
+                Some((_, timer)) => timer.clone(),
+                None => Timer::new(&operator, hardware, &tables, efficiency)?,
+            };
+            timers.push((operator, timer));
         }
+        let computing = timers.iter().filter(|(operator, _)| operator.flops > 0.0);
+        let peak_flop_per_s = computing.map(|(_, timer)| timer.peak_flop_per_s).fold(0.0, f64::max);
         notes.extend(notes_of(&timers));
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
@@ -179,8 +169,7 @@ impl StepModel {
             notes,
         };
         if !options.operators_only {
-            steps.tables = OperatorTables::new(&steps)
-                .and_then(|tables| StepTables::new(Arc::new(tables), steps.correction.as_deref()));
+            steps.tables = steps.lookup_tables();
         }
         Ok(steps)
     }
@@ -192,6 +181,59 @@ impl StepModel {
         self.tables = self.tables.and_then(|tables| StepTables::new(tables.operators, Some(&correction)));
         self.correction = Some(correction);
         self
+    }
+
+    /// The same steps for requests of which some set sampling parameters of their own: `requests` has those of each, the default for one
+    /// that sets none. The sampler does for all of them what any needs.
+    ///
+    /// ```
+    /// use ridgepoint::model::{OwnSampling, SamplingParams};
+    /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+    ///
+    /// // The model's generation_config.json has top_p = 0.9, for which vLLM sorts the logits.
+    /// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
+    /// let greedy = OwnSampling::from(&SamplingParams { temperature: Some(0.0), ..SamplingParams::default() });
+    /// let time_us = |requests: &[OwnSampling]| {
+    ///     steps.with_own_sampling(requests).step_time_us(&[Request::decode(1024); 64])
+    /// };
+    /// assert!(time_us(&[greedy]) < 0.9 * time_us(&[OwnSampling::default()]), "greedy requests sort nothing");
+    /// assert!(time_us(&[greedy, OwnSampling::default()]) > time_us(&[OwnSampling::default()]));
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_own_sampling(&self, requests: &[OwnSampling]) -> Self {
+        let works = requests.iter().map(|own| self.sampler_work(*own));
+        works.reduce(|all, work| all | work).map_or_else(|| self.clone(), |work| self.with_sampler_work(work))
+    }
+
+    /// What the sampler does for a request with sampling parameters of its own, or with none.
+    pub fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
+        own.over(&self.plan.sampling)
+    }
+
+    /// [`StepModel::with_own_sampling`] of requests that need this work together.
+    pub(crate) fn with_sampler_work(&self, work: SamplerWork) -> Self {
+        let mut steps = self.clone();
+        if work == self.plan.sampler_work {
+            return steps;
+        }
+        steps.plan = steps.plan.with_sampler_work(work);
+        let timed = operators_of(&steps.plan).into_iter().filter_map(|operator| {
+            let (_, timer) = self.timers.iter().find(|(known, _)| same_kernel(known, &operator))?;
+            Some((operator, timer.clone()))
+        });
+        steps.timers = timed.collect();
+        if self.mode == EfficiencyMode::Tables {
+            steps.launches = Launches::new(&steps.plan);
+        }
+        if self.tables.is_some() {
+            steps.tables = steps.lookup_tables();
+        }
+        steps
+    }
+
+    fn lookup_tables(&self) -> Option<StepTables> {
+        StepTables::new(Arc::new(OperatorTables::new(self)?), self.correction.as_deref())
     }
 
     /// The physics behind the prediction, for the laboratory and the bindings.
@@ -291,8 +333,17 @@ fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &De
     })
 }
 
-/// Batches that together need every operator of a plan.
-fn probe_batches() -> [Vec<Request>; 3] {
+/// Every operator of a plan once, as some batch has it.
+fn operators_of(plan: &StepPlan) -> Vec<Operator> {
     let many = vec![Request::decode(8); usize::try_from(MANY_SAMPLED).unwrap_or(8)];
-    [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)], many]
+    let (mut all, mut operators) = (Vec::<Operator>::new(), Vec::new());
+    for batch in [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)], many] {
+        plan.operators(&BatchSums::unchecked(&batch, &plan.windows), &mut operators);
+        for operator in operators.drain(..) {
+            if all.iter().all(|known| known.id != operator.id) {
+                all.push(operator);
+            }
+        }
+    }
+    all
 }

@@ -55,9 +55,7 @@ impl StepModel {
     /// The sums of requests that no scheduler would put into a step: those that schedule nothing are ignored.
     #[doc(hidden)]
     pub fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
-        let mut sums = BatchSums::default();
-        requests.iter().for_each(|request| sums.add_request(request, &self.plan.windows));
-        sums
+        BatchSums::unchecked(requests, &self.plan.windows)
     }
 
     fn estimate_sums(&self, batch: BatchSums) -> StepEstimate {
@@ -230,7 +228,7 @@ impl StepModel {
         let layers: f64 = self.plan.pipeline_stages.iter().map(|layers| *layers as f64).sum();
         let graph_mode = self.plan.graph_mode(batch);
         let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
-        let penalised = if self.plan.sampling.penalises() { batch.num_sampled as f64 } else { 0.0 };
+        let penalised = if self.plan.sampler_work.has_penalties() { batch.num_sampled as f64 } else { 0.0 };
         [
             (Term::Steps, 1.0),
             (Term::Layers, layers),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::model::OwnSampling;
+
 /// A piece of a text that prompts may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
@@ -35,10 +37,12 @@ pub struct WorkloadRequest {
     /// Prompt tokens that a real engine found in its prefix cache, where a capture says so without the contents. The request finds
     /// as many when it is first scheduled, or as many as `content` finds if that is more.
     pub num_cached_tokens: u32,
+    /// Sampling parameters that the request sets itself.
+    pub sampling: OwnSampling,
 }
 
 impl WorkloadRequest {
-    /// Returns a request of priority 0 in stage 0 whose prompt shares nothing.
+    /// Returns a request of priority 0 in stage 0 whose prompt shares nothing and that sets no sampling parameters.
     pub fn new(arrival_ns: u64, num_prompt_tokens: u32, num_output_tokens: u32) -> Self {
         WorkloadRequest {
             arrival_ns,
@@ -49,6 +53,7 @@ impl WorkloadRequest {
             turn: 0,
             content: None,
             num_cached_tokens: 0,
+            sampling: OwnSampling::default(),
         }
     }
 }

@@ -9,12 +9,15 @@ use super::rows::{Rows, read_all, time_ns, tokens};
 use super::seed::mixed;
 use crate::error::Result;
 use crate::input::{Columns, Head, Row, RowReader};
+use crate::model::sampling::{TOP_K, is_top_k};
+use crate::model::{OwnSampling, SamplingParams};
 use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
 /// The columns. The ids, and the sums and ratios in Vidur's files, have no influence on the load.
 pub(super) const COLUMNS: Columns = Columns {
     required: "arrival,input_len,output_len",
-    optional: "prefix_group,prefix_len,priority,stage,id,request_id,num_total_tokens,pd_ratio",
+    optional: "prefix_group,prefix_len,priority,stage,temperature,top_p,top_k,min_p,repetition_penalty,presence_penalty,\
+               frequency_penalty,id,request_id,num_total_tokens,pd_ratio",
     aliases: &[
         ("arrival_s", "arrival"),
         ("arrival_time", "arrival"),
@@ -65,8 +68,18 @@ pub(super) fn request(row: &Row<'_>, arrival_ns: u64) -> Result<WorkloadRequest>
     Ok(WorkloadRequest {
         priority: priority.unwrap_or(0),
         stage: stage.unwrap_or(0),
+        sampling: sampling(row)?,
         ..WorkloadRequest::new(arrival_ns, tokens(row, "input_len")?, tokens(row, "output_len")?)
     })
+}
+
+/// Reads the sampling parameters that a request sets itself.
+fn sampling(row: &Row<'_>) -> Result<OwnSampling> {
+    let number = |column, range| row.optional(column, |row, column| row.number(column, range));
+    let top_k = |text: &str| text.parse().ok().filter(|k| is_top_k(*k));
+    let top_k = row.optional("top_k", |row, column| row.read(column, TOP_K, top_k))?;
+    let [presence, frequency] = OwnSampling::PENALTIES.map(|column| number(column, OwnSampling::PENALTY_RANGE));
+    Ok(OwnSampling::from(&SamplingParams::read_each(number, top_k)?).with_penalties([presence?, frequency?]))
 }
 
 /// Reads the prefix that a request shares with its group: `prefix_len` tokens, or the whole prompt without a length.

@@ -15,7 +15,8 @@ use crate::units::NS_PER_S;
 /// The columns of a list of turns. An arrival is required in the first turn of a session alone.
 const COLUMNS: Columns = Columns {
     required: "session_id,input_len,output_len",
-    optional: "arrival,turn,think_time_s,prefix_group,prefix_len,priority,stage,id,request_id,num_total_tokens,pd_ratio",
+    optional: "arrival,turn,think_time_s,prefix_group,prefix_len,priority,stage,temperature,top_p,top_k,min_p,repetition_penalty,\
+               presence_penalty,frequency_penalty,id,request_id,num_total_tokens,pd_ratio",
     ..request_list::COLUMNS
 };
 

@@ -1,9 +1,11 @@
 //! The batch of a step, from a JSON file or from the shorthand flags. An error names the request, the key and the value.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use ridgepoint::internals::input::{FileKind, Input, Keys, Log, check, parse_json};
-use ridgepoint::{Error, Request, Result};
+use ridgepoint::model::OwnSampling;
+use ridgepoint::{Error, Request, Result, StepModel};
 use serde_json::Value;
 
 use super::shorthand::Item;
@@ -20,6 +22,8 @@ pub struct Batch {
     origin: String,
     /// The requests of a file one by one, or the groups of the flags.
     items: Vec<Item>,
+    /// Sampling parameters that requests of a file set themselves; empty if none does.
+    sampling: Vec<OwnSampling>,
 }
 
 impl Batch {
@@ -45,7 +49,7 @@ impl Batch {
         let total: u64 = items.iter().map(|item| u64::from(item.count)).sum();
         let problem = format!("prefill and decode ask for {total} requests, more than {MAX_REQUESTS}");
         check(origin, (total > MAX_REQUESTS).then_some(problem).into_iter().collect())?;
-        Ok(Batch { origin: origin.to_owned(), items })
+        Ok(Batch { origin: origin.to_owned(), items, sampling: Vec::new() })
     }
 
     /// Reads `{"requests": [...]}`, which errors call `origin`.
@@ -53,9 +57,12 @@ impl Batch {
     /// # Errors
     /// All problems, with request, key and value.
     pub fn from_json(origin: &str, value: &Value) -> Result<Self> {
-        let requests = requests(origin, value)?.into_iter();
-        let items = requests.map(|request| Item { count: 1, request, flag: String::new() }).collect();
-        Ok(Batch { origin: origin.to_owned(), items })
+        let (requests, mut sampling) = requests(origin, value)?;
+        if sampling.iter().all(|own| *own == OwnSampling::default()) {
+            sampling.clear();
+        }
+        let items = requests.into_iter().map(|request| Item { count: 1, request, flag: String::new() }).collect();
+        Ok(Batch { origin: origin.to_owned(), items, sampling })
     }
 
     /// The number of requests.
@@ -67,6 +74,14 @@ impl Batch {
     /// The requests.
     pub fn requests(&self) -> Vec<Request> {
         self.items.iter().flat_map(|item| std::iter::repeat_n(item.request, item.count as usize)).collect()
+    }
+
+    /// `steps` where requests set sampling parameters of their own as those of this batch do.
+    pub fn steps<'a>(&self, steps: &'a StepModel) -> Cow<'a, StepModel> {
+        match self.sampling.as_slice() {
+            [] => Cow::Borrowed(steps),
+            own => Cow::Owned(steps.with_own_sampling(own)),
+        }
     }
 
     /// Explains why the batch was refused. `single` checks one request, so that every faulty one is named.
@@ -85,8 +100,8 @@ impl Batch {
     }
 }
 
-/// Reads `{"requests": [...]}`.
-fn requests(origin: &str, value: &Value) -> Result<Vec<Request>> {
+/// Reads `{"requests": [...]}`: the requests, and their own sampling parameters.
+fn requests(origin: &str, value: &Value) -> Result<(Vec<Request>, Vec<OwnSampling>)> {
     let log = Log::default();
     let keys = Keys::new("", value, &log);
     let shape =
@@ -97,17 +112,20 @@ fn requests(origin: &str, value: &Value) -> Result<Vec<Request>> {
     let entries = keys.read("requests", shape, Value::as_array).into_iter().flatten().enumerate();
     let requests = entries.filter_map(|(index, entry)| {
         if let Some(request) = plain(entry) {
-            return Some(request);
+            return Some((request, OwnSampling::default()));
         }
         let keys = Keys::new(&format!("requests[{index}]"), entry, &log).with_aliases(ALIASES);
         keys.require(&["num_computed_tokens", "num_scheduled_tokens"]);
         let tokens = |key| keys.whole(key, 0..=u32::MAX);
         let (computed, scheduled) = (tokens("num_computed_tokens"), tokens("num_scheduled_tokens"));
         let samples = keys.flag("samples").unwrap_or(true);
+        let params = keys.section_or_empty("sampling_params");
+        let own = OwnSampling::read(&params);
+        params.finish();
         keys.finish();
-        Some(Request::new(computed?, scheduled?, samples))
+        Some((Request::new(computed?, scheduled?, samples), own))
     });
-    let requests: Vec<Request> = requests.collect();
+    let requests: (Vec<Request>, Vec<OwnSampling>) = requests.unzip();
     keys.finish();
     Ok(log.finish(origin, Some(requests))?.0)
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn parse(origin: &str, text: &str) -> Result<Vec<Request>> {
-    requests(origin, &parse_json(origin, text)?)
+    Ok(requests(origin, &parse_json(origin, text)?)?.0)
 }
 
 fn fault(text: &str) -> String {
@@ -18,6 +18,18 @@ fn both_names_of_a_key_are_read() {
         {"progress_index": 0, "num_new_tokens": 7, "samples": false}]}"#;
     let chunk = Request::partial_prefill(7, 0);
     assert_eq!(parse("batch.json", text).unwrap(), [Request::decode(5), chunk]);
+}
+
+#[test]
+fn requests_may_set_sampling_parameters() {
+    let of = |params: &str| format!(r#"{{"num_computed_tokens": 5, "num_scheduled_tokens": 1, "sampling_params": {params}}}"#);
+    let read = |text: String| Batch::from_json("batch.json", &parse_json("batch.json", &text)?);
+    let batch = read(format!(r#"{{"requests": [{}, {}]}}"#, of("{}"), of(r#"{"temperature": 0}"#))).unwrap();
+    assert!(batch.sampling[0] == OwnSampling::default() && batch.sampling[1] != OwnSampling::default());
+    let none = read(format!(r#"{{"requests": [{}]}}"#, of("{}"))).unwrap();
+    assert!(none.sampling.is_empty());
+    let error = read(format!(r#"{{"requests": [{}]}}"#, of(r#"{"top_q": 1}"#))).err().unwrap().to_string();
+    assert!(error.contains("requests[0].sampling_params.top_q is not a known key"), "{error}");
 }
 
 #[test]

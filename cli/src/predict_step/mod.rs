@@ -25,7 +25,8 @@ const BATCH: &str = "Batch";
 /// The arguments of `predict-step`.
 #[derive(Debug, Args)]
 pub struct PredictStep {
-    /// Batch file, `-` for standard input: {"requests": [{"num_computed_tokens": 2048, "num_scheduled_tokens": 1}]}
+    /// Batch file, `-` for standard input: {"requests": [{"num_computed_tokens": 2048, "num_scheduled_tokens": 1}]}. A request may set
+    /// "sampling_params": {"temperature": 0}
     #[arg(long, value_name = "FILE|-", help_heading = BATCH, conflicts_with_all = ["prefill", "decode"])]
     batch: Option<PathBuf>,
     /// Prefill chunks: N (default 1) chunks of Q tokens, each after C (default 0) computed tokens; `:partial` marks a chunk
@@ -82,7 +83,7 @@ impl Prediction {
         explain: bool,
     ) -> ridgepoint::Result<Self> {
         let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
-        let step = served.steps.estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
+        let step = batch.steps(&served.steps).estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
         let explanation = if explain { explain::longest(&step) } else { Vec::new() };
         Ok(Prediction { served, step, efficiency, explanation })
     }

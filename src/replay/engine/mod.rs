@@ -24,6 +24,7 @@ use super::scheduler::Scheduler;
 use crate::correction::Queues;
 use crate::error::{Error, Result};
 use crate::latency::LatencyModel;
+use crate::model::OwnSampling;
 use crate::request::Request;
 use crate::workload::Workload;
 
@@ -95,6 +96,7 @@ pub(super) fn replay_at(
         observer,
         scheduler,
         tells_kv_events,
+        is_sampling_own: false,
         vain_preemptions: 0,
         vain_reads: 0,
         pending: BinaryHeap::new(),
@@ -138,6 +140,8 @@ struct Engine<'a> {
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
     clock: Clock,
+    /// Whether a request that was sent has sampling parameters of its own.
+    is_sampling_own: bool,
     tells_every_token: bool,
     tells_kv_events: bool,
     /// Preemptions since the last token, with a host's tier.
@@ -198,7 +202,8 @@ impl Engine<'_> {
                 self.send_until(self.clock.now_ns())?;
             } else {
                 self.records[pending.record as usize].queued_ns = now_ns;
-                self.scheduler.add(pending.record, request);
+                let sampler_work = self.latency.sampler_work(request.sampling);
+                self.scheduler.add(pending.record, request, sampler_work);
             }
         }
         Ok(())
@@ -221,6 +226,7 @@ impl Engine<'_> {
         };
         let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);
         check(&request, index, last_arrival_ns.max(arrival_ns))?;
+        self.is_sampling_own |= request.sampling != OwnSampling::default();
         self.records.push(RequestRecord {
             stage: request.stage,
             turn: request.turn,
@@ -292,7 +298,12 @@ impl Engine<'_> {
         let not_before_ns = if self.scheduler.offload.is_some() { self.launch(&mut batch) } else { 0 };
         let (requests, records) = self.scheduler.steady.step(&batch);
         let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
-        let step_us = self.latency.sharing_step_time_us(requests, shared_kv_tokens);
+        let step_us = if self.is_sampling_own {
+            let work = self.scheduler.sampler_work(&batch);
+            self.latency.sampling_step_time_us(requests, shared_kv_tokens, work)
+        } else {
+            self.latency.sharing_step_time_us(requests, shared_kv_tokens)
+        };
         if step_us.is_nan() || step_us < 0.0 {
             let reason = "must be a number of at least 0, as the latency model promises";
             return Err(Error::invalid_argument("step_time_us", step_us, reason));
@@ -328,8 +339,8 @@ impl Engine<'_> {
         }
         let client_ns = self.clock.at_client_ns(step.end_ns);
         let gap_ns = self.scheduler.steady.end_step(step.end_ns);
-        for (stage, count) in &step.steady {
-            record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
+        for (group, count) in &step.steady {
+            record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
         }
         if self.tells_every_token {
             let Scheduler { steady, running, slots, .. } = &self.scheduler;
@@ -354,7 +365,7 @@ impl Engine<'_> {
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
             } else {
-                equal_gaps.add(self.scheduler.slots[*slot as usize].stage, gap_ns, &mut self.gaps);
+                equal_gaps.add(self.scheduler.slots[*slot as usize].group.stage, gap_ns, &mut self.gaps);
             }
             if tokens == self.scheduler.slots[*slot as usize].num_output_tokens {
                 self.scheduler.finish(*slot);

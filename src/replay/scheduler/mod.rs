@@ -16,8 +16,9 @@ use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
 use super::offload::Offload;
 use super::record::EngineCounters;
-use super::slot::Slot;
+use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
+use crate::model::SamplerWork;
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
 use host_tier::Prefix;
@@ -60,20 +61,28 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// What the sampler does in a step.
+    pub(super) fn sampler_work(&self, batch: &Batch) -> SamplerWork {
+        let others = batch.slots.iter().map(|slot| self.slots[*slot as usize].group);
+        let groups = batch.steady.iter().map(|(group, _)| *group).chain(others);
+        groups.fold(SamplerWork::default(), |work, group| work | group.sampler_work)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         let is_told_of_ends = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
         self.running.is_empty() && self.waiting.queue.is_empty() && is_told_of_ends
     }
 
-    /// Adds a request to the waiting queue.
-    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest) {
+    /// Adds a request, for which the sampler does `sampler_work`, to the waiting queue.
+    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest, sampler_work: SamplerWork) {
         let slot = self.unused_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };
         let state = &mut self.slots[slot as usize];
-        state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
+        let group = Group { stage: request.stage, sampler_work };
+        state.reset(rank, group, request.num_prompt_tokens, request.num_output_tokens);
         state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
         self.cache.hash_shared(state, request);
         if let Some(offload) = &mut self.offload {
