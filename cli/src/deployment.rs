@@ -83,7 +83,7 @@ pub struct DeploymentArgs {
     #[arg(long, value_name = "SOURCE", value_parser = ["auto", "vllm"], help_heading = DEPLOYMENT)]
     generation_config: Option<String>,
     /// Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of
-    /// a load set themselves here, too, as in '{"temperature": 0}'
+    /// a load set themselves here, too, as in '{"temperature": 0}'; lists of requests may have columns for them
     #[arg(long, value_name = "JSON", help_heading = DEPLOYMENT)]
     override_generation_config: Option<String>,
 }

@@ -39,6 +39,7 @@ impl NumberRange {
 impl Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.min {
+            Some(min) if min < 0.0 => write!(f, "a number from {min} to {}", self.max)?,
             Some(min) if min > 0.0 => write!(f, "a number from {min:e} to {:e}", self.max)?,
             min => {
                 f.write_str(if min.is_some() { "a number of at least 0" } else { "a number above 0" })?;

@@ -21,7 +21,6 @@ const DEFAULT_TOP_K: i64 = 50;
 /// # Source
 /// vLLM 0.16.0: `get_diff_sampling_param` in `vllm/config/model.py`, ranges in `_verify_args` of `vllm/sampling_params.py`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SamplingParams {
     /// Divisor of the logits, at least 0; below 1e-5 the most likely token is taken.

@@ -132,11 +132,7 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
 }
 
 /// Operators outside the layers: those before the first, those after the last up to the logits.
-pub(super) fn ends(
-    vocab: u64,
-    lm_head: WeightFormat,
-    context: Context,
-) -> (Vec<Template>, Vec<Template>) {
+pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
     let bytes = activation.bytes();
     let mut before = vec![Template::elementwise(Embedding, Rows::Padded, small::in_place_bytes(hidden, bytes), 1)];

@@ -109,7 +109,8 @@ impl StepPlan {
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
         let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, context);
-        let (logit_bytes, hidden_bytes) = (context.activation.bytes(), context.hidden as f64 * context.activation.bytes());
+        let (logit_bytes, hidden_bytes) =
+            (context.activation.bytes(), context.hidden as f64 * context.activation.bytes());
         let sampler = Sampler::new(engine, model.vocab_size, logit_bytes, hidden_bytes);
         let mut layers = Vec::new();
         // Kinds of layers that share few operators go before those that were laid out first: in reverse they are in order.

@@ -308,7 +308,11 @@ mod tests {
         assert_eq!((named(&both), draw(&both)), (vec!["top_k", "rejection_sampling"], expected));
         assert_eq!((both[0].2, both[0].3), (20.0, Kernel::RowScan { launches: 1, row: 81_920, tile: REDUCTION_TILE }));
         let sampling = SamplingParams { top_p: P, top_k: K, ..SamplingParams::default() };
-        assert_eq!(Truncation::JointRejection.templates(sampling.work(), 81_920).len(), 1, "SGLang masks nothing first");
+        assert_eq!(
+            Truncation::JointRejection.templates(sampling.work(), 81_920).len(),
+            1,
+            "SGLang masks nothing first"
+        );
         assert_eq!(named(&kernels("0.24.0", None, K)), ["rejection_sampling"]);
         assert_eq!(named(&kernels("0.24.0", None, None)), Vec::<&str>::new());
     }

@@ -14,6 +14,7 @@ use super::offload::{KvDisk, KvOffload};
 use super::record::Replay;
 use crate::error::Result;
 use crate::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
+use crate::model::{OwnSampling, SamplerWork, SamplingParams};
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
 
@@ -35,6 +36,12 @@ impl LatencyModel for TellTale {
             words.iter().fold(hash, |hash, word| (hash ^ u64::from(*word)).wrapping_mul(0x0000_0100_0000_01b3))
         });
         self.0.step_us + (hash >> 54) as f64 / 1000.0
+    }
+    fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
+        own.over(&SamplingParams { top_k: Some(9), ..SamplingParams::default() })
+    }
+    fn sampling_step_time_us(&self, requests: &[Request], _: u64, work: SamplerWork) -> f64 {
+        self.step_time_us(requests) + work.index() as f64
     }
     fn host(&self) -> HostTimes {
         self.0.host()
@@ -80,7 +87,14 @@ impl<const EVERY_TOKEN: bool> Observer for Told<EVERY_TOKEN> {
 }
 
 fn run<O: Observer>(case: &Case, fast_forward: bool, observer: &mut O) -> Result<Replay> {
-    let mut load = load(case.requests.clone(), case.concurrency);
+    // In every other case, requests have sampling parameters of three kinds.
+    let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
+    let kinds = [SamplingParams::default(), greedy, SamplingParams { top_p: Some(0.5), ..SamplingParams::default() }];
+    let requests = case.requests.iter().cloned().enumerate().map(|(index, request)| {
+        let kind = if case.requests.len() % 2 == 0 { 0 } else { index * index % 3 };
+        WorkloadRequest { sampling: OwnSampling::from(&kinds[kind]), ..request }
+    });
+    let mut load = load(requests.collect(), case.concurrency);
     replay_at(fast_forward, &TellTale(case.latency), &case.config, load.as_mut(), observer)
 }
 

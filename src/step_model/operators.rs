@@ -252,7 +252,7 @@ mod tests {
     use crate::deployment::{Deployment, GenerationConfig};
     use crate::engine::Engine;
     use crate::hardware::Hardware;
-    use crate::model::Model;
+    use crate::model::{Model, OwnSampling, SamplingParams};
     use crate::step_model::Options;
 
     fn steps(model: &str, generation_config: GenerationConfig) -> StepModel {
@@ -288,6 +288,37 @@ mod tests {
         );
         assert_eq!(sampler_terms("mixtral-8x7b", auto), (vec!["sampling"], 0.0));
         assert_eq!(sampler_terms("qwen2.5-7b", GenerationConfig::Vllm), (vec!["sampling"], 0.0));
+    }
+
+    #[test]
+    fn own_sampling_of_all_requests_is_a_server_that_has_it() {
+        let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
+        let no_top_k = SamplingParams { top_k: Some(-1), ..SamplingParams::default() };
+        let (model, gpu) = (Model::find("qwen2.5-7b").expect("built in"), Hardware::find("h100").expect("built in"));
+        let server = steps("qwen2.5-7b", GenerationConfig::Auto);
+        for (own, penalised) in [(greedy, 4.0), (no_top_k, 4.0), (SamplingParams::default(), 4.0)] {
+            let deployment = Deployment { override_generation_config: own, ..Deployment::default() };
+            let told = StepModel::with_options(&model, &gpu, &deployment, &Options::uncorrected()).expect("possible");
+            let requests = server.with_own_sampling(&[OwnSampling::from(&own)]);
+            assert_eq!(requests.step_time_us(&batch()), told.step_time_us(&batch()));
+            assert_eq!(
+                requests.estimate(&batch()).expect("possible").step_time_us,
+                told.estimate(&batch()).expect("possible").step_time_us
+            );
+            assert_eq!(requests.basis(&batch()).get(Term::PenalisedRequests), penalised);
+        }
+    }
+
+    #[test]
+    fn own_sampling_of_some_requests_is_within_a_thousandth_of_the_operators() {
+        let kinds = [SamplingParams { temperature: Some(0.0), ..SamplingParams::default() }, SamplingParams::default()];
+        let mixed =
+            steps("qwen2.5-7b", GenerationConfig::Auto).with_own_sampling(&kinds.map(|own| OwnSampling::from(&own)));
+        for decodes in [1, 7, 8, 100, 600] {
+            let batch = vec![Request::decode(500); decodes];
+            let ratio = mixed.step_time_us(&batch) / mixed.estimate(&batch).expect("possible").step_time_us;
+            assert!((ratio - 1.0).abs() < 1e-3, "{decodes}: {ratio}");
+        }
     }
 
     #[test]

@@ -22,7 +22,9 @@ fn both_names_of_a_key_are_read() {
 
 #[test]
 fn requests_may_set_sampling_parameters() {
-    let of = |params: &str| format!(r#"{{"num_computed_tokens": 5, "num_scheduled_tokens": 1, "sampling_params": {params}}}"#);
+    let of = |params: &str| {
+        format!(r#"{{"num_computed_tokens": 5, "num_scheduled_tokens": 1, "sampling_params": {params}}}"#)
+    };
     let read = |text: String| Batch::from_json("batch.json", &parse_json("batch.json", &text)?);
     let batch = read(format!(r#"{{"requests": [{}, {}]}}"#, of("{}"), of(r#"{"temperature": 0}"#))).unwrap();
     assert!(batch.sampling[0] == OwnSampling::default() && batch.sampling[1] != OwnSampling::default());

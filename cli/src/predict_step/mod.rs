@@ -83,7 +83,8 @@ impl Prediction {
         explain: bool,
     ) -> ridgepoint::Result<Self> {
         let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
-        let step = batch.steps(&served.steps).estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
+        let step =
+            batch.steps(&served.steps).estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
         let explanation = if explain { explain::longest(&step) } else { Vec::new() };
         Ok(Prediction { served, step, efficiency, explanation })
     }

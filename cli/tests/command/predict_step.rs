@@ -94,6 +94,24 @@ fn file_pipe_and_flags_give_the_same_prediction() {
 }
 
 #[test]
+fn requests_of_a_batch_may_set_sampling_parameters() {
+    let sampler = |params: [&str; 2]| {
+        let request =
+            |params| format!(r#"{{"num_computed_tokens": 9, "num_scheduled_tokens": 1, "sampling_params": {params}}}"#);
+        let json =
+            predict_batch(&format!(r#"{{"requests": [{}, {}]}}"#, request(params[0]), request(params[1]))).json();
+        let operators = json["operators"].as_array().unwrap().iter().filter(|one| one["group"] == "sampling");
+        operators.map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // The model's own parameters have a top_p.
+    let (greedy, sorted) = (r#"{"temperature": 0}"#, ["top_p_sort", "top_p_cumsum", "top_p_mask", "sampling"]);
+    assert_eq!(sampler(["{}", "{}"]), sorted);
+    assert_eq!(sampler([greedy, greedy]), ["sampling"]);
+    assert_eq!(sampler([greedy, "{}"]), sorted);
+    assert_eq!(sampler([greedy, r#"{"top_p": 1, "presence_penalty": 0.5}"#]), ["penalties", "sampling"]);
+}
+
+#[test]
 fn shorthand_repeats_and_takes_commas() {
     let json = predict(&format!(
         "{LLAMA} --decode 3x100,2@50 --decode 1x7 --prefill 2x10@5,20 30 --prefill 40:partial --format json"

@@ -60,7 +60,7 @@ pub(crate) use lines::for_each_line;
 pub use list::Numbers;
 pub use periods::{Cleaning, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
-pub use request::{RequestRow, RequestTrace, disagreeing_chains};
+pub use request::{RequestRow, RequestTrace, disagreeing_chains, own_sampling};
 pub use request_cell::{read_chunks, read_count};
 pub use server_log::ServerLog;
 pub use server_totals::{MetricsReply, Total};

@@ -1,5 +1,8 @@
 //! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
+use std::collections::BTreeSet;
+
+use ridgepoint::model::{OwnSampling, SamplingParams};
 use serde::{Deserialize, Serialize};
 
 use super::hash_chains::HashChains;
@@ -72,6 +75,19 @@ pub struct RequestRow {
     /// Chained hashes of its prompt's full blocks: two prompts begin alike as far as these are equal.
     #[serde(default)]
     pub block_hashes: Numbers,
+    /// Sampling temperature, the server's default included.
+    #[serde(default)]
+    pub temperature: Option<f64>,
+    /// Its top-p, likewise.
+    #[serde(default)]
+    pub top_p: Option<f64>,
+}
+
+/// The sampling parameters of requests, each kind once; empty if no request tells its own.
+pub fn own_sampling<'a>(rows: impl IntoIterator<Item = &'a RequestRow>) -> Vec<OwnSampling> {
+    let found: BTreeSet<OwnSampling> = rows.into_iter().map(RequestRow::own_sampling).collect();
+    let tells_some = found.iter().any(|own| *own != OwnSampling::default());
+    found.into_iter().filter(|_| tells_some).collect()
 }
 
 /// Says how many blocks of prompts follow another block than before: a chained hash stands for all that is before it.
@@ -98,6 +114,12 @@ impl RequestRow {
         self.request_id.parse().ok()
     }
 
+    /// Returns the sampling parameters that it is known to have.
+    pub fn own_sampling(&self) -> OwnSampling {
+        let RequestRow { temperature, top_p, .. } = *self;
+        OwnSampling::from(&SamplingParams { temperature, top_p, ..SamplingParams::default() })
+    }
+
     /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must
     /// be in order, and so must the server's; between the two, events may be recorded late.
     pub(super) fn out_of_order(&self) -> Option<[(&'static str, u64); 2]> {
@@ -122,6 +144,15 @@ impl RequestRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sampling_is_that_of_requests_that_tell_it() {
+        let row = |temperature, top_p| RequestRow { temperature, top_p, ..RequestRow::default() };
+        assert!(own_sampling(&[row(None, None), row(None, None)]).is_empty());
+        let greedy = row(Some(0.0), Some(1.0));
+        assert_eq!(own_sampling(&[greedy.clone(), greedy.clone()]), [greedy.own_sampling()]);
+        assert_eq!(own_sampling(&[greedy, row(None, None), row(Some(0.7), Some(0.9))]).len(), 3);
+    }
 
     #[test]
     fn a_hash_has_one_block_before_it() {

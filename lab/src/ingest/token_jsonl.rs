@@ -140,6 +140,8 @@ struct Line {
     #[serde(rename = "output_token_ids")]
     _output_token_ids: Value,
     finish_reason: Option<String>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -234,6 +236,8 @@ fn request(line: Line, position: u64) -> Row {
         num_output_tokens: Some(output.into()),
         finish_status: line.finish_reason.map(finish_status),
         block_hashes: line.block_hashes.iter().map(hash).collect(),
+        temperature: line.temperature.filter(|temperature| *temperature >= 0.0),
+        top_p: line.top_p.filter(|top_p| (0.0..=1.0).contains(top_p)),
         ..RequestRow::default()
     };
     Ok((row, chunks.map(|chunks| RequestTokens { request_id, chunks })))

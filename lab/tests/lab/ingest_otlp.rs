@@ -165,6 +165,8 @@ fn stock_spans_become_requests_on_the_unix_clock() {
                 ("gen_ai.latency.e2e", e2e),
                 ("gen_ai.latency.time_to_first_token", json!(0.25)),
                 ("gen_ai.latency.time_in_queue", json!(0.01)),
+                ("gen_ai.request.temperature", json!(0.0)),
+                ("gen_ai.request.top_p", json!(1.0)),
             ],
             vec![],
         )
@@ -175,6 +177,7 @@ fn stock_spans_become_requests_on_the_unix_clock() {
     assert_eq!(row.first_response_ns, Some(1_700_000_000_250_000_000.into()));
     assert_eq!(row.departed_ns, Some(1_700_000_001_500_000_000.into()));
     assert_eq!((row.num_prompt_tokens, row.num_output_tokens, row.queued_ns), (Some(100.into()), Some(9.into()), None));
+    assert_eq!((row.temperature, row.top_p), (Some(0.0), Some(1.0)));
     // A negative, a missing and a too short duration.
     for (e2e, reason) in
         [(json!(-1.5), Reason::BadValue), (json!({}), Reason::Incomplete), (json!(0.125), Reason::BadValue)]

@@ -295,6 +295,8 @@ fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
             resumed_steps: lists[3].clone(),
             block_size: (!lists[4].is_empty()).then_some(16),
             block_hashes: lists[4].clone(),
+            temperature: counts[0].map(|count| count.get() as f64 / 7.0),
+            top_p: counts[1].map(|count| 1.0 / (1.0 + count.get() as f64)),
         }
     });
     prop::collection::vec(row, 1..6).prop_map(|mut rows| {

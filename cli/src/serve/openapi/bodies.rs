@@ -90,6 +90,8 @@ struct BatchRequest {
     num_scheduled_tokens: u32,
     /// Whether the step ends with a token for the request. Defaults to true.
     samples: Option<bool>,
+    /// Sampling parameters that the request sets itself, such as temperature and top_p.
+    sampling_params: Option<Map<String, Value>>,
 }
 
 /// The load of a replay: one of `request_rate`, `concurrency`, `requests` and `profile`.

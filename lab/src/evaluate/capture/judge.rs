@@ -13,10 +13,11 @@ use crate::evaluate::changed_loop::in_flight;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Latency, Metric, Statistic};
 use crate::evaluate::report::MetricRow;
+use crate::evaluate::steps::case::note_on_sampling;
 use crate::evaluate::steps::reconstruct;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::fit::ParameterReport;
-use crate::ingest::{Dropped, Interval, StepRecord};
+use crate::ingest::{Dropped, Interval, StepRecord, own_sampling};
 use crate::training::QueueRow;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::Distribution;
@@ -25,7 +26,7 @@ use ridgepoint::internals::replay::{Spread, SpreadSampler};
 use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Outcome, replay};
-use ridgepoint::{Error, Result};
+use ridgepoint::{Error, Result, StepModel};
 use serde::Serialize;
 
 /// The largest errors with which a simulator passes, percent.
@@ -123,9 +124,12 @@ pub fn judge_capture(
         ));
         engine.num_gpu_blocks = blocks;
     }
+    let own_sampling = own_sampling(&run.requests);
+    notes.extend(note_on_sampling(&own_sampling));
+    let steps = latency.steps().with_own_sampling(&own_sampling);
     let mut captured = load(std::mem::take(&mut run.requests), engine.block_size)?;
     notes.append(&mut captured.notes);
-    let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
+    let mut observers = ((SpreadSampler::new(&steps), TokenTimes::default()), observer);
     let replayed = match max_concurrency {
         None => replay(&latency, &engine, &mut captured.list, &mut observers)?,
         Some(most) => replay(&latency, &engine, &mut in_flight(most, captured.list)?, &mut observers)?,
@@ -161,8 +165,8 @@ pub fn judge_capture(
         return Err(Error::invalid(run.run.experiment.as_str(), vec![problem]));
     }
     let mut metrics = metrics(&judged, &token_gaps, &spread, &mut notes);
-    metrics.extend(step_row(&run, &latency, &engine, &mut notes));
-    let work = work_counts(&run, latency.steps(), engine.block_size, &mut notes)?;
+    metrics.extend(step_row(&run, &steps, &latency, &engine, &mut notes));
+    let work = work_counts(&run, &steps, engine.block_size, &mut notes)?;
     let verdicts = verdicts(&metrics);
     Ok(CaptureReport {
         experiment: run.run.experiment,
@@ -254,11 +258,11 @@ fn statistics(
 /// The mean step of a traced run.
 fn step_row(
     run: &CapturedRun,
+    steps: &StepModel,
     latency: &CalibratedRoofline,
     engine: &EngineConfig,
     notes: &mut Vec<String>,
 ) -> Option<MetricRow> {
-    let steps = latency.steps();
     // Asynchronous scheduling hides the host's share, and a timed forward pass has none of it.
     let scheduling_us = |step: &StepRecord| {
         let is_hidden = engine.async_scheduling || step.gpu_time_us.is_some();

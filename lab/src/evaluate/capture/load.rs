@@ -54,6 +54,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
         let at_ns = arrival_ns(row).unwrap_or(start_ns).saturating_sub(start_ns);
         WorkloadRequest {
             content: content(row, prompt, block_size),
+            sampling: row.own_sampling(),
             num_cached_tokens: if has_hashes { 0 } else { length(row.num_cached_tokens).min(prompt) },
             ..WorkloadRequest::new(at_ns, prompt, length(row.num_output_tokens))
         }

@@ -12,6 +12,7 @@ use crate::evaluate::report::sort_out;
 use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
 use ridgepoint::internals::correction::{Basis, Correction, Queues};
 use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::model::OwnSampling;
 use ridgepoint::{
     CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request, Result, StepModel,
 };
@@ -80,11 +81,13 @@ impl StepCase {
     /// # Errors
     /// A deployment that the model cannot have, and a trace without a step that has a time and requests.
     pub fn on(read: ReadRun, server: (&Model, &Hardware, &Deployment), data_dir: Option<&Path>) -> Result<StepCase> {
-        let ReadRun { run, mut dropped, mut notes, is_of_tokens } = read;
+        let ReadRun { run, mut dropped, mut notes, own_sampling, is_of_tokens } = read;
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
         let [calibrated, ideal] = uncorrected(model, hardware, deployment, &Engine::default(), data_dir)?;
+        let [calibrated, ideal] = [calibrated, ideal].map(|steps| steps.with_own_sampling(&own_sampling));
+        notes.extend(note_on_sampling(&own_sampling));
         notes.extend(calibrated.notes());
         dropped.merge(&periods.dropped());
         let preempting = periods.preempting(&trace);
@@ -177,6 +180,17 @@ impl Judged for StepCase {
     }
     fn rows(&self) -> usize {
         self.rows.len()
+    }
+}
+
+/// A note where steps are taken to have requests of every kind of sampling parameters.
+pub(in crate::evaluate) fn note_on_sampling(own: &[OwnSampling]) -> Option<String> {
+    match own.len() {
+        0 => None,
+        1 => Some("requests have the sampling parameters that the capture tells, in place of the server's".to_owned()),
+        kinds => Some(format!(
+            "requests have sampling parameters of {kinds} kinds: a traced step is taken to have all of them"
+        )),
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::from_tokens;
 use crate::ingest::format::Format;
 use crate::ingest::step_table::{self, TableRun};
-use crate::ingest::{Capture, Cleaning, Dropped, RequestTrace, Run, TokenTrace, periods};
+use crate::ingest::{Capture, Cleaning, Dropped, RequestTrace, Run, TokenTrace, own_sampling, periods};
+use ridgepoint::model::OwnSampling;
 use ridgepoint::{Error, Result};
 
 /// What some files hold.
@@ -28,6 +29,8 @@ pub struct ReadRun {
     pub dropped: Dropped,
     /// The reader's remarks.
     pub notes: Vec<String>,
+    /// Sampling parameters of its requests, each kind once; empty if none is known.
+    pub own_sampling: Vec<OwnSampling>,
     /// Steps are those of token times, whose time is that of the step itself.
     pub is_of_tokens: bool,
 }
@@ -75,6 +78,7 @@ pub fn read_runs(
         errors.extend(data.add_steps_of_tokens(&tokens, label));
     }
     data.count_resumed();
+    data.find_own_sampling();
     if errors.is_empty() { Ok(data) } else { Err(errors) }
 }
 
@@ -88,10 +92,20 @@ impl StepData {
             let of_run = self.requests.iter_mut().find(|of| of.run.experiment == *name);
             if let Some(requests) = of_run.filter(|_| !has_steps.contains(name)) {
                 errors.extend(label(&mut requests.run).err());
-                self.runs.extend(from_tokens::runs(requests, tokens));
+                let own_sampling = own_sampling(&requests.requests);
+                let runs = from_tokens::runs(requests, tokens).into_iter();
+                self.runs.extend(runs.map(|run| ReadRun { own_sampling: own_sampling.clone(), ..run }));
             }
         }
         errors
+    }
+
+    /// Finds the sampling parameters of the requests of each run.
+    fn find_own_sampling(&mut self) {
+        for run in self.runs.iter_mut().filter(|run| !run.is_of_tokens) {
+            let of_run = self.requests.iter().filter(|of| of.run.experiment == run.run.trace.run.experiment);
+            run.own_sampling = own_sampling(of_run.flat_map(|of| &of.requests));
+        }
     }
 
     /// Counts the requests that each step schedules again, in runs whose requests were preempted.
@@ -142,7 +156,7 @@ fn read_file(
         notes.push(format!("{}: left out while reading: {dropped}", file.display()));
         dropped = Dropped::default();
     }
-    let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone(), is_of_tokens: false };
+    let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone(), ..ReadRun::default() };
     data.runs.extend(runs.into_iter().map(remarked));
     data.requests.extend(found.requests);
     tokens.extend(found.tokens);

@@ -2,6 +2,7 @@
 
 use csv::StringRecord;
 use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::NumberRange;
 use ridgepoint::internals::input::{read_texts, whole_text};
 use serde::de::DeserializeOwned;
 
@@ -103,6 +104,13 @@ impl Attributes {
             Ok(seconds) if (0.0..MAX_SECONDS).contains(&seconds) => Ok(Some(seconds_to_ns(seconds))),
             _ => Err(self.fault(key, "a number of seconds from 0")),
         }
+    }
+
+    /// A number in a range.
+    pub(super) fn number(&self, key: &str, range: NumberRange) -> Result<Option<f64>, Fault> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(*number));
+        number.map(Some).ok_or_else(|| self.fault(key, &range.to_string()))
     }
 
     /// The first of some keys that has a text.

@@ -3,6 +3,9 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use ridgepoint::internals::input::NumberRange;
+use ridgepoint::model::OwnSampling;
+
 use super::attributes::{Attributes, Fault, MONOTONIC};
 use crate::ingest::{Reason, RequestRow, Whole};
 
@@ -162,6 +165,8 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     row.num_prompt_tokens = row.num_prompt_tokens.or(count("gen_ai.usage.prompt_tokens")?);
     row.num_output_tokens = row.num_output_tokens.or(count("gen_ai.usage.completion_tokens")?);
     row.num_cached_tokens = count("gen_ai.usage.cache_read.input_tokens")?;
+    row.temperature = attributes.number("gen_ai.request.temperature", NumberRange::from_zero(f64::MAX, ""))?;
+    row.top_p = attributes.number("gen_ai.request.top_p", NumberRange::above_zero(1.0, ""))?;
     if let Some([earlier, later]) = row.out_of_order() {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
         return Err((Reason::BadValue, text));
@@ -180,8 +185,9 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
         model: of_span.and(model.clone()),
     };
     let request = RequestSpan { origin, row };
-    // The cached tokens of a server's span have no place in the compact form.
-    let is_compact = !is_core && !is_stock && request.row.num_cached_tokens.is_none();
+    // The compact form has no place for what only some servers' spans tell.
+    let tells_more = request.row.num_cached_tokens.is_some() || request.row.own_sampling() != OwnSampling::default();
+    let is_compact = !is_core && !is_stock && !tells_more;
     Ok(if is_compact { Found::Server(request.into()) } else { Found::Request(Box::new(request)) })
 }
 
