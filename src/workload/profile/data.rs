@@ -74,27 +74,28 @@ fn turns(data: &Keys<'_>) -> Turns {
     turns
 }
 
-/// Older names of keys, as pairs of alias and key.
+/// Names of keys since inference-perf 0.4.0, as pairs of alias and key.
 const ALIASES: &[(&str, &str)] =
     &[("num_unique_system_prompts", "num_groups"), ("num_users_per_system_prompt", "num_prompts_per_group")];
 
+/// inference-perf's groups, and prompts of each.
+const DEFAULT_PROMPTS: u32 = 10;
+
 fn shared_prefix(data: &Keys<'_>) -> Option<Prompts> {
     data.require(&["shared_prefix"]);
+    let plain = data.section("shared_prefix")?;
     let prefix = data.section("shared_prefix")?.with_aliases(ALIASES);
     let count = |key: &str, range, default: u32| {
         u64::from(prefix.or_default(key, prefix.whole(key, range), default, INFERENCE_PERF))
     };
-    let groups = count("num_groups", 1..=MAX_PROMPTS, 10);
-    let users = count("num_prompts_per_group", 1..=MAX_PROMPTS, 10);
+    let given = ["num_groups", "num_prompts_per_group"].map(|key| count(key, 1..=MAX_PROMPTS, DEFAULT_PROMPTS));
     let system_prompt_len = count("system_prompt_len", 0..=MAX_TOKENS, 100);
     let question_len = count("question_len", 0..=MAX_TOKENS, 50);
     let output_len = count("output_len", 1..=MAX_TOKENS, 50);
-    if prefix.flag("enable_multi_turn_chat") == Some(true) {
-        prefix.log.note(
-            "data.shared_prefix.enable_multi_turn_chat = true changes nothing: measured prompts of such runs kept one length; for prompts that grow \
-             use data.type sessions",
-        );
-    }
+    let [groups, users] = match prefix.flag("enable_multi_turn_chat") {
+        Some(true) => prompts_of_old_versions(&plain, given),
+        _ => given,
+    };
     if groups * users > u64::from(MAX_PROMPTS) {
         prefix.problem(
             "num_groups",
@@ -115,6 +116,26 @@ fn shared_prefix(data: &Keys<'_>) -> Option<Prompts> {
         question_len: u32::try_from(question_len).ok()?,
         output_len: u32::try_from(output_len).ok()?,
     })
+}
+
+/// The groups, and prompts of each, of a profile with `enable_multi_turn_chat: true`; `given` are those that it asks for.
+///
+/// Measured runs of such profiles had prompts of one length and as many as inference-perf makes by default: of 3,000 and of 6,000 requests
+/// whose profile asks for 11 times 4 prompts, exactly one in a hundred had each length of prompt. So they were sent by a version that does not
+/// know that key, nor the names of keys that came after it.
+///
+/// # Source
+/// `SharedPrefix` in `inference_perf/config.py`: up to 0.2.0 it has neither, 0.3.0 has the key, 0.4.0 the names too; all ignore keys that they
+/// do not know.
+fn prompts_of_old_versions(plain: &Keys<'_>, [groups, users]: [u64; 2]) -> [u64; 2] {
+    let known = |key: &str, given: u64| if plain.has(key) { given } else { u64::from(DEFAULT_PROMPTS) };
+    let (groups, users) = (known("num_groups", groups), known("num_prompts_per_group", users));
+    plain.log.note(format!(
+        "data.shared_prefix.enable_multi_turn_chat = true: read as inference-perf up to 0.2.0 does, which ignores that key and the names \
+         num_unique_system_prompts and num_users_per_system_prompt: {groups} × {users} prompts of one length. Leave it out for the numbers \
+         under these names; for prompts that grow use data.type sessions"
+    ));
+    [groups, users]
 }
 
 fn lengths(data: &Keys<'_>, kind: &str, most_requests: u64) -> Option<Prompts> {

@@ -22,9 +22,9 @@ const INFERENCE_PERF: &str = "inference-perf's";
 
 /// A checked profile.
 ///
-/// `enable_multi_turn_chat` changes nothing, and a note says so: in the measured runs that set it, prompts kept one length
-/// over a whole run and requests did not wait for each other, so that all turns of a user are the same prompt. Prompts that grow with their
-/// conversation are the type `sessions`, an addition to inference-perf's.
+/// With `enable_multi_turn_chat: true` it is read as inference-perf up to 0.2.0 does, and a note says so: that key and the newer names of
+/// `num_groups` and `num_prompts_per_group` are ignored, as measured runs of such profiles show. Prompts that grow with their conversation are
+/// the type `sessions`, an addition to inference-perf's.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {

@@ -36,14 +36,26 @@ fn a_profile_as_runs_are_made_with() {
     };
     assert_eq!((profile.prompts.clone(), profile.interval_ns, profile.max_in_flight), (prompts, NS_PER_S, None));
     assert_eq!(profile.notes, Vec::<String>::new());
-    let growing = parse(&format!("{}{LOAD}", DATA.replace("false", "true"))).unwrap();
-    assert_eq!(growing.prompts, profile.prompts);
-    assert!(growing.notes[0].contains("enable_multi_turn_chat = true changes nothing"), "{:?}", growing.notes);
     assert_eq!(
         profile.summary(1).to_string(),
         "9000 requests in 2 stages, 566.0 prompt and 247.0 output tokens on average, 813 together at most"
     );
     assert_eq!(profile.workload(1).expected_requests(), Some(9000));
+}
+
+#[test]
+fn profiles_with_multi_turn_chat_are_those_of_versions_that_ignore_it() {
+    let groups = |data: &str| {
+        let profile = parse(&format!("{data}{LOAD}")).unwrap();
+        let Prompts::SharedPrefix { num_groups, num_prompts_per_group, question_len: 466, .. } = profile.prompts else {
+            panic!("{:?}", profile.prompts)
+        };
+        assert!(profile.notes[0].contains("read as inference-perf up to 0.2.0 does"), "{:?}", profile.notes);
+        [num_groups, num_prompts_per_group]
+    };
+    let multi_turn = DATA.replace("false", "true");
+    assert_eq!(groups(&multi_turn), [10, 10]);
+    assert_eq!(groups(&multi_turn.replace("num_unique_system_prompts", "num_groups")), [11, 10]);
 }
 
 #[test]
