@@ -168,6 +168,9 @@ impl Key for AttentionKey {
     }
 }
 
+/// Experts up to which routers are taken to spread tokens evenly: a power law sends 37 % of the choices to one of eight.
+const FEW_EXPERTS: u64 = 16;
+
 /// How tokens spread over experts in a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Routing {
@@ -188,8 +191,13 @@ impl Display for Routing {
 }
 
 impl Routing {
+    /// The spread that is assumed of routers of many experts.
+    pub const SKEWED: Routing = Routing::PowerLaw(1.01);
+
     /// The spread that is assumed of a trained router, and the one that tables hold (docs/design.md, "Routing").
-    pub const ASSUMED: Routing = Routing::PowerLaw(1.01);
+    pub fn assumed(num_experts: u64) -> Self {
+        if num_experts <= FEW_EXPERTS { Routing::Balanced } else { Routing::SKEWED }
+    }
 
     /// The routing of a name in tables and measurement files.
     pub fn parse(name: &str) -> Option<Self> {

@@ -59,8 +59,9 @@ pub trait Calibrated: Measured + Send + Sync {
         true
     }
 
-    /// Returns whether predictions read a series. Tables leave out others, whose rows the trees learn from all the same.
-    fn is_read(_: &Self::Key) -> bool {
+    /// Returns whether predictions read a series where there are `all` of these. Tables leave out others, whose rows the trees learn from all
+    /// the same.
+    fn is_read(_: &Self::Key, _all: &[&Self::Key]) -> bool {
         true
     }
 

@@ -71,8 +71,10 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
             SeriesDraft { series, header }
         };
         let mut built = build::<F>(&all, hardware)?;
-        if built.iter().any(|series| F::is_read(&series.key)) {
-            built.retain(|series| F::is_read(&series.key));
+        let keys: Vec<F::Key> = built.iter().map(|series| series.key.clone()).collect();
+        let keys: Vec<&F::Key> = keys.iter().collect();
+        if keys.iter().any(|key| F::is_read(key, &keys)) {
+            built.retain(|series| F::is_read(&series.key, &keys));
         }
         let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
         let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
@@ -88,11 +90,12 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
         let mut predictions: Vec<Prediction> = Vec::new();
         let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
         let unmerged = by_series(self.iter());
+        let keys: Vec<&F::Key> = unmerged.values().filter_map(|rows| Some(&rows.first()?.key)).collect();
         let (kept, mut left_out) = merge_repeated(self);
         for (name, members) in by_series(kept.iter()) {
             let Some(about) = own.get(&name) else {
                 leave_out(&mut left_out, NO_SERIES, members.len());
-                if !F::is_read(&members[0].key) {
+                if !F::is_read(&members[0].key, &keys) {
                     only_learnt.extend(members);
                 }
                 continue;

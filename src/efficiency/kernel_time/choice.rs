@@ -261,7 +261,8 @@ impl Choice<'_> {
             _ => None,
         };
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
-        let of_routing = |routing| if routing == Routing::ASSUMED { 0.0 } else { STAND_IN_ROUTING };
+        let assumed = Routing::assumed(num_experts);
+        let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
         let distance = |key: &MoeKey| match () {
             () if counts_a_gate_too_many(key) => f64::INFINITY,
             () if key.format == format => of_routing(key.routing) + expert_layer_distance(key, &layer),
@@ -290,14 +291,14 @@ impl Choice<'_> {
                 found.iter().map(layer).collect::<Vec<_>>().join(", ")
             ));
         }
-        if routing != Routing::ASSUMED {
-            self.note(format_args!("{} routing was not measured, {routing} stands in", Routing::ASSUMED));
+        if routing != assumed {
+            self.note(format_args!("no tables of {assumed} routing are there, those of {routing} stand in"));
         }
         if !experts.gated {
             self.note("experts without gate were not measured, gated ones stand in");
         }
         let is_own = self.is_own_format(weights, format);
-        let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == Routing::ASSUMED);
+        let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == assumed);
         let tp = nearest_split(&found[0].series.key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();

@@ -37,8 +37,10 @@ impl Calibrated for MoeModel {
         key.format.to_string()
     }
 
-    fn is_read(key: &MoeKey) -> bool {
-        key.routing == Routing::ASSUMED
+    fn is_read(key: &MoeKey, all: &[&MoeKey]) -> bool {
+        let assumed = Routing::assumed(key.num_experts);
+        let under_assumed = MoeKey { routing: assumed, ..*key };
+        key.routing == assumed || key.routing == Routing::SKEWED && !all.contains(&&under_assumed)
     }
 
     fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
