@@ -120,23 +120,23 @@ impl SamplingParams {
 
     /// Reads all parameters under these keys.
     pub(super) fn read_all(keys: &Keys<'_>) -> Self {
-        let top_k = keys.read("top_k", TOP_K, |value| Value::as_i64(value).filter(|k| is_top_k(*k)));
+        let top_k = || Ok(keys.read("top_k", TOP_K, |value| Value::as_i64(value).filter(|k| is_top_k(*k))));
         let read: Result<_, Infallible> = SamplingParams::read_each(|key, range| Ok(keys.number(key, range)), top_k);
         read.unwrap_or_default()
     }
 
-    /// Reads each parameter by its name; `top_k` was read before.
+    /// Reads each parameter by its name.
     ///
     /// # Errors
-    /// Those of `number`.
+    /// Those of `number` and `top_k`.
     pub(crate) fn read_each<E>(
         number: impl Fn(&'static str, NumberRange) -> Result<Option<f64>, E>,
-        top_k: Option<i64>,
+        top_k: impl FnOnce() -> Result<Option<i64>, E>,
     ) -> Result<Self, E> {
         Ok(SamplingParams {
             temperature: number("temperature", NumberRange::from_zero(f64::MAX, ""))?,
             top_p: number("top_p", NumberRange::above_zero(1.0, ""))?,
-            top_k,
+            top_k: top_k()?,
             min_p: number("min_p", NumberRange::from_zero(1.0, ""))?,
             repetition_penalty: number("repetition_penalty", NumberRange::POSITIVE)?,
         })

@@ -330,10 +330,10 @@ mod tests {
                 operators.iter().find(|operator| operator.name == name).map_or(0.0, |operator| operator.time_us)
             })
         };
-        // 156 bytes a logit at a quarter of 3,352 GB/s, and eleven launches of 1.85 µs; a row's sum is 126 tiles of 1.25 µs, and 8 bytes a
+        // 156 bytes a logit at half of 3,352 GB/s, and eleven launches of 1.85 µs; a row's sum is 126 tiles of 1.25 µs, and 8 bytes a
         // logit at 0.85 of the bandwidth.
         let [few, many] = [us(8), us(64)];
-        let expected_us = |rows: f64| 11.0 * 1.85 + rows * 128_256.0 * 156.0 / (0.25 * 3.352e6);
+        let expected_us = |rows: f64| 11.0 * 1.85 + rows * 128_256.0 * 156.0 / (0.5 * 3.352e6);
         assert!((few[0] / expected_us(8.0) - 1.0).abs() < 1e-3, "{few:?}");
         assert!((many[0] / expected_us(64.0) - 1.0).abs() < 1e-3, "{many:?}");
         let summed_us = |rows: f64| 126.0 * 1.25 + 1.85 + rows * 128_256.0 * 8.0 / (0.85 * 3.352e6);

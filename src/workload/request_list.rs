@@ -76,8 +76,8 @@ pub(super) fn request(row: &Row<'_>, arrival_ns: u64) -> Result<WorkloadRequest>
 /// Reads the sampling parameters that a request sets itself.
 fn sampling(row: &Row<'_>) -> Result<OwnSampling> {
     let number = |column, range| row.optional(column, |row, column| row.number(column, range));
-    let top_k = |text: &str| text.parse().ok().filter(|k| is_top_k(*k));
-    let top_k = row.optional("top_k", |row, column| row.read(column, TOP_K, top_k))?;
+    let to_top_k = |text: &str| text.parse().ok().filter(|k| is_top_k(*k));
+    let top_k = || row.optional("top_k", |row, column| row.read(column, TOP_K, to_top_k));
     let [presence, frequency] = OwnSampling::PENALTIES.map(|column| number(column, OwnSampling::PENALTY_RANGE));
     Ok(OwnSampling::from(&SamplingParams::read_each(number, top_k)?).with_penalties([presence?, frequency?]))
 }
