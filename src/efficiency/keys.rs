@@ -313,6 +313,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn few_experts_are_taken_to_be_balanced() {
+        assert_eq!([8, 16].map(Routing::assumed), [Routing::Balanced; 2]);
+        assert_eq!(Routing::assumed(17), Routing::PowerLaw(1.01));
+    }
+
+    #[test]
     fn a_format_is_read_by_its_own_name_where_tables_have_it() {
         let read = <MatmulFormat as Key>::parse;
         assert_eq!(read("mxfp4_mxfp8"), Some(MatmulFormat::Mxfp4Mxfp8));

@@ -101,3 +101,24 @@ fn moe_key(call: &MoeCall) -> Option<MoeKey> {
         num_experts: call.num_experts,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_law_over_few_experts_is_read_where_nothing_even_was_measured() {
+        let key = |name: &str| <MoeKey as ridgepoint::internals::efficiency::family::Key>::parse(name).unwrap();
+        let [even, skewed, steeper, many] = [
+            "bfloat16/balanced/h4096/i14336/k2/e8",
+            "bfloat16/power_law_1.01/h4096/i14336/k2/e8",
+            "bfloat16/power_law_1.2/h4096/i14336/k2/e8",
+            "bfloat16/power_law_1.01/h2048/i768/k8/e128",
+        ]
+        .map(key);
+        let read = |key: &MoeKey, all: &[&MoeKey]| MoeModel::is_read(key, all);
+        assert!(read(&even, &[&even, &skewed]) && !read(&skewed, &[&even, &skewed]));
+        assert!(read(&skewed, &[&skewed, &steeper]) && !read(&steeper, &[&skewed, &steeper]));
+        assert!(read(&many, &[&even, &many]));
+    }
+}
