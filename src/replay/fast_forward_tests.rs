@@ -91,7 +91,7 @@ fn run<O: Observer>(case: &Case, fast_forward: bool, observer: &mut O) -> Result
     let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
     let kinds = [SamplingParams::default(), greedy, SamplingParams { top_p: Some(0.5), ..SamplingParams::default() }];
     let requests = case.requests.iter().cloned().enumerate().map(|(index, request)| {
-        let kind = if case.requests.len() % 2 == 0 { 0 } else { index * index % 3 };
+        let kind = if case.requests.len().is_multiple_of(2) { 0 } else { index * index % 3 };
         WorkloadRequest { sampling: OwnSampling::from(&kinds[kind]), ..request }
     });
     let mut load = load(requests.collect(), case.concurrency);

@@ -71,8 +71,7 @@ fn operators_add_up_to_measured_steps() {
     for gpu in ["h100_sxm", "h200_sxm"] {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("bench_data/measured/{gpu}/2026-11-26/steps.csv"));
-        let mut greedy = SamplingParams::default();
-        greedy.temperature = Some(0.0);
+        let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
         let step_model = |name: &str, gpus: u32| {
             let deployment = Deployment { override_generation_config: greedy, ..Deployment::tensor_parallel(gpus) };
             let options = Options { engine: Engine::parse("vllm", Some("0.24")).unwrap(), ..Options::uncorrected() };

@@ -71,7 +71,7 @@ fn top_p_of_the_models_own_defaults_is_priced_and_explained() {
     // sum and 24 of the mask's softmax, of 1.25 µs; 19 launches of 1.85 µs; twice, as the correction says.
     let expected_us = 1.282_56 * (156.0 / (0.5 * 3.35) + 54.0 / (0.85 * 3.35)) + 150.0 * 1.25 + 19.0 * 1.85;
     assert!((time_us(&sorted) - time_us(&neutral) - 2.0 * expected_us).abs() < 1e-6);
-    let table = command("predict-step", &format!("{LLAMA} --decode 64x1000 --correction {path} --explain"));
+    let table = command("predict-step", &format!("{LLAMA} --decode 128x1000 --correction {path} --explain"));
     for said in ["correction ", "mine.toml (for any model)", "- top_p_sort ("] {
         assert!(table.stdout.contains(said), "'{said}' is not in {}", table.stdout);
     }

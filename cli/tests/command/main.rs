@@ -54,6 +54,7 @@ mod simulate_kv_disk;
 mod simulate_kv_metrics;
 mod simulate_kv_offload;
 mod simulate_noise;
+mod simulate_sampling;
 mod simulate_sessions;
 mod sweep;
 mod sweep_resume;

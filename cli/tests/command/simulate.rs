@@ -109,24 +109,6 @@ fn every_kind_of_request_file_is_replayed_and_known_by_its_content() {
 }
 
 #[test]
-fn requests_of_a_list_may_set_sampling_parameters() {
-    let folder = Folder::new();
-    let list = |name: &str, own: fn(u32) -> &'static str| {
-        let row = |at: u32| format!("{},100,40,{}\n", f64::from(at) / 100.0, own(at));
-        let rows: String = (0..30).map(row).collect();
-        folder.write(name, format!("arrival,input_len,output_len,temperature\n{rows}"))
-    };
-    let (server, greedy) = (list("server.csv", |_| ""), list("greedy.csv", |_| "0"));
-    let mixed = list("mixed.csv", |at| if at == 0 { "" } else { "0" });
-    let load = |path: &str, more: &str| json_of(&format!("--requests {path} {more}"))["stages"].clone();
-    let greedy_server = "--override-generation-config {\"temperature\":0}";
-    let e2e_ms = |stages: &Value| stages[0]["e2e_ms"]["mean"].as_f64().unwrap();
-    assert_eq!(e2e_ms(&load(&greedy, "")), e2e_ms(&load(&server, greedy_server)));
-    let times = [&greedy, &mixed, &server].map(|path| e2e_ms(&load(path, "")));
-    assert!(times.is_sorted_by(|less, more| less < more), "{times:?}");
-}
-
-#[test]
 fn loads_without_a_file_are_replayed() {
     let ten_rounds = json_of("--concurrency 3 --input-len 20 --output-len 6");
     assert_eq!(sums(&ten_rounds), (30, 1, 600, 180));

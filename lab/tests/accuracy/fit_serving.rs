@@ -27,8 +27,7 @@ const LOADS: [(f64, f64, u32, u32); 5] =
     [(4.0, 90.0, 200, 180), (2.0, 36.0, 800, 120), (10.0, 90.0, 100, 240), (1.0, 80.0, 300, 240), (6.0, 60.0, 500, 90)];
 /// The bars of leaving models out, percent.
 const MAX_MEDIAN_E2E_PCT: f64 = 4.0;
-/// The aim is 12, which `docs/accuracy.md` prints as missed by Scout's run of 1,448 output tokens; this limit keeps it from growing.
-const MAX_WORST_E2E_PCT: f64 = 12.5;
+const MAX_WORST_E2E_PCT: f64 = 12.0;
 const MAX_MEDIAN_TTFT_PCT: f64 = 10.0;
 
 /// Runs of each model under each load, as yet with measured values that nobody measured.
