@@ -50,7 +50,7 @@ pub(super) fn overlapped_by_logs_us(a: f64, b: f64, sharpness: f64) -> f64 {
 /// Bytes that are added to those of a call, so that the ramp of an empty call is finite (assumed).
 const LEAST_RAMP_BYTES: f64 = 1e4;
 
-/// Returns the slowdown of a call that moves `bytes` against one that never ends: `√(1 + ramp / bytes)`.
+/// Returns the slowdown of a call that moves `bytes`, relative to the rate of large calls: `√(1 + ramp / bytes)`.
 #[inline]
 pub(super) fn ramp(bytes: f64, ramp_bytes: f64) -> f64 {
     (1.0 + ramp_bytes / (bytes + LEAST_RAMP_BYTES)).sqrt()

@@ -277,7 +277,7 @@ impl Family for MoeModel {
     }
 }
 
-/// Returns the time of a collective. `c` holds its launch time, bandwidth efficiency, ramp bytes and time per rank.
+/// Returns the time of a collective, µs. `c` holds the launch time, bandwidth efficiency, ramp bytes and time per rank.
 pub(super) fn collective_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
     c[0] + c[3] * shape.gpus + ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2])
 }

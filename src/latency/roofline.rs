@@ -12,7 +12,7 @@ use crate::step_model::StepModel;
 #[derive(Debug, Clone)]
 pub struct CalibratedRoofline {
     steps: StepModel,
-    /// The steps with other work of the sampler, by its number, made when a step first needs them.
+    /// Step models for other sampler work, by [`SamplerWork::index`]. Each is built when a step first needs it.
     by_sampler_work: Arc<[OnceLock<StepModel>; SamplerWork::COUNT]>,
     host: HostTimes,
     kv_transfers: Option<KvTransfers>,

@@ -18,7 +18,6 @@ use crate::input::{Keys, NumberRange};
 pub struct SamplerWork(u8);
 
 impl SamplerWork {
-    const NONE: SamplerWork = SamplerWork(0);
     const GREEDY: SamplerWork = SamplerWork(1);
     const RANDOM: SamplerWork = SamplerWork(2);
     const TOP_P: SamplerWork = SamplerWork(4);
@@ -51,7 +50,7 @@ impl SamplerWork {
         self.needs(SamplerWork::TOP_K)
     }
 
-    /// Returns whether some request penalises tokens that have occurred.
+    /// Returns whether some request has a repetition, presence or frequency penalty.
     pub fn has_penalties(self) -> bool {
         self.needs(SamplerWork::PENALTIES)
     }
@@ -102,7 +101,7 @@ pub struct OwnSampling {
 }
 
 impl OwnSampling {
-    /// The parameters that only requests set, beside those of [`SamplingParams`].
+    /// Penalties that a request can set and `generation_config.json` cannot.
     pub(crate) const PENALTIES: [&str; 2] = ["presence_penalty", "frequency_penalty"];
 
     /// Reads the parameters of a request, under vLLM's names.
@@ -138,7 +137,7 @@ impl OwnSampling {
     fn decide(&mut self, is_on: Option<bool>, of: SamplerWork, needed: SamplerWork) {
         if let Some(is_on) = is_on {
             self.decided |= of;
-            self.needed = self.needed.without(of) | if is_on { needed } else { SamplerWork::NONE };
+            self.needed = self.needed.without(of) | if is_on { needed } else { SamplerWork::default() };
         }
     }
 }

@@ -93,7 +93,7 @@ const BOTH_BYTES_PER_LOGIT: f64 = 4.0;
 /// Launches behind them: the argmax, temperatures of 1 for greedy rows (a comparison, a choice), and the choice of each row's token (likewise).
 const BOTH_LAUNCHES: u64 = 5;
 
-/// The logits of a step, and the engine that samples from them.
+/// Size of a row of logits, and how the engine truncates it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampler {
     truncation: Truncation,

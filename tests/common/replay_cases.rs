@@ -32,8 +32,9 @@ pub struct Sent {
     pub most_clients: usize,
 }
 
-/// Generates engines without KV offloading, each with a random number for the caller's own choices. `sizes` holds `block_size`, the usable
-/// blocks, `max_num_batched_tokens` and `max_num_seqs`. `longest` makes `max_model_len` of the tokens in all blocks and the number.
+/// Generates engines without KV offloading, each with a random number from which the caller derives further settings. `sizes` holds
+/// `block_size`, the usable blocks, `max_num_batched_tokens` and `max_num_seqs`. `longest` computes `max_model_len` from the tokens in all
+/// blocks and the random number.
 pub fn config(
     sizes: impl Strategy<Value = [u32; 4]>,
     ahead: f64,

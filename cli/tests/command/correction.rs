@@ -67,8 +67,8 @@ fn top_p_of_the_models_own_defaults_is_priced_and_explained() {
     let line = format!("{LLAMA} --decode 10x1000 --correction {path}");
     let sorted = step(&line);
     let neutral = step(&format!("{line} --generation-config vllm"));
-    // Ten rows of 128,256 logits: a sort of 156 bytes each at half of 3.35 TB/s, a sum and a mask of 54 at 0.85; 126 tiles of the
-    // sum and 24 of the mask's softmax, of 1.25 µs; 19 launches of 1.85 µs; twice, as the correction says.
+    // Ten rows of 128,256 logits. The sort moves 156 bytes a logit at half of 3.35 TB/s, sum and mask 54 at 0.85 of it. Tiles of 1.25 µs:
+    // 126 of the sum, 24 of the mask's softmax. 19 launches of 1.85 µs. The correction doubles all of it.
     let expected_us = 1.282_56 * (156.0 / (0.5 * 3.35) + 54.0 / (0.85 * 3.35)) + 150.0 * 1.25 + 19.0 * 1.85;
     assert!((time_us(&sorted) - time_us(&neutral) - 2.0 * expected_us).abs() < 1e-6);
     let table = command("predict-step", &format!("{LLAMA} --decode 128x1000 --correction {path} --explain"));

@@ -3,8 +3,8 @@
 //! Requests of equal length run in lockstep: those that are prefilled together finish together, and their successors queue behind each
 //! other in every round. Measured servers do not behave so, because lengths and clients vary.
 //!
-//! Requests that are sent at their captured times pile up where steps are predicted too long. A client with a fixed number in flight
-//! would send them later.
+//! Where steps are predicted too long, requests sent at their captured times pile up. A client that keeps a fixed number in flight would
+//! send them later.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, changed by a small share")]
 
 use rand::{RngExt, SeedableRng};

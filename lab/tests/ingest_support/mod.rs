@@ -133,7 +133,11 @@ pub fn core_span(id: &str, ns: u64) -> Value {
 pub fn api_span(id: &str, ns: u64) -> Value {
     span(
         "llm_request",
-        &[("gen_ai.request.id", json!(id)), ("gen_ai.response.model", json!("llama-2-70b"))],
+        &[
+            ("gen_ai.request.id", json!(id)),
+            ("gen_ai.response.model", json!("llama-2-70b")),
+            ("gen_ai.request.temperature", json!(0.5)),
+        ],
         vec![
             at("api.ARRIVED", ns - 3_000_000, &[]),
             at("api.HANDOFF_TO_CORE", ns - 500_000, &[]),

@@ -316,5 +316,6 @@ fn prompts_that_share_a_request_have_its_arrival_and_not_its_responses() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!((row.arrived_ns, row.first_response_ns), (Some(49_997_000_000.into()), None));
+        assert_eq!((row.temperature, row.top_p), (Some(0.5), None));
     }
 }

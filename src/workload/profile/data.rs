@@ -120,9 +120,9 @@ fn shared_prefix(data: &Keys<'_>) -> Option<Prompts> {
 
 /// The groups, and prompts of each, of a profile with `enable_multi_turn_chat: true`; `given` are those that it asks for.
 ///
-/// Measured runs of such profiles had prompts of one length and as many as inference-perf makes by default: of 3,000 and of 6,000 requests
-/// whose profile asks for 11 times 4 prompts, exactly one in a hundred had each length of prompt. So they were sent by a version that does not
-/// know that key, nor the names of keys that came after it.
+/// Prompts of measured runs with such profiles did not grow, and there were as many as inference-perf makes by default. In the run with a report,
+/// whose profile asks for 11 × 4 prompts, the mean and quantiles of prompt lengths over 3,000 and over 6,000 requests are those of 100 prompts
+/// sent equally often. So the version that sent them does not know that key, nor the names that came after it.
 ///
 /// # Source
 /// `SharedPrefix` in `inference_perf/config.py`: up to 0.2.0 it has neither, 0.3.0 has the key, 0.4.0 the names too; all ignore keys that they
@@ -132,7 +132,7 @@ fn prompts_of_old_versions(plain: &Keys<'_>, [groups, users]: [u64; 2]) -> [u64;
     let (groups, users) = (known("num_groups", groups), known("num_prompts_per_group", users));
     plain.log.note(format!(
         "data.shared_prefix.enable_multi_turn_chat = true: read as inference-perf up to 0.2.0 does, which ignores that key and the names \
-         num_unique_system_prompts and num_users_per_system_prompt: {groups} × {users} prompts of one length. Leave it out for the numbers \
+         num_unique_system_prompts and num_users_per_system_prompt: {groups} × {users} prompts that do not grow. Leave it out for the numbers \
          under these names; for prompts that grow use data.type sessions"
     ));
     [groups, users]

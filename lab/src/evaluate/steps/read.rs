@@ -29,7 +29,7 @@ pub struct ReadRun {
     pub dropped: Dropped,
     /// The reader's remarks.
     pub notes: Vec<String>,
-    /// Sampling parameters of its requests, each kind once; empty if none is known.
+    /// The different sampling parameters of the run's requests; empty if the files have none.
     pub own_sampling: Vec<OwnSampling>,
     /// Steps are those of token times, whose time is that of the step itself.
     pub is_of_tokens: bool,

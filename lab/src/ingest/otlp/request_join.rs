@@ -101,6 +101,8 @@ fn attach(request: &mut RequestSpan, server: &ServerSpan, is_shared: bool) {
     let row = &mut request.row;
     row.arrived_ns = server.arrived_ns;
     row.handed_over_ns = server.handed_over_ns;
+    row.temperature = row.temperature.or(server.temperature);
+    row.top_p = row.top_p.or(server.top_p);
     if !is_shared {
         // With several prompts in a request, its first response may be any prompt's.
         row.first_response_ns = server.first_response_ns;

@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use ridgepoint::internals::input::NumberRange;
-use ridgepoint::model::OwnSampling;
 
 use super::attributes::{Attributes, Fault, MONOTONIC};
 use crate::ingest::{Reason, RequestRow, Whole};
@@ -92,6 +91,8 @@ pub(super) struct ServerSpan {
     pub(super) num_prompt_tokens: Option<Whole>,
     pub(super) num_output_tokens: Option<Whole>,
     pub(super) finish_status: Option<Box<str>>,
+    pub(super) temperature: Option<f64>,
+    pub(super) top_p: Option<f64>,
 }
 
 /// A request's span of either kind.
@@ -113,6 +114,8 @@ impl From<RequestSpan> for ServerSpan {
             num_prompt_tokens: row.num_prompt_tokens,
             num_output_tokens: row.num_output_tokens,
             finish_status: row.finish_status,
+            temperature: row.temperature,
+            top_p: row.top_p,
         }
     }
 }
@@ -128,6 +131,8 @@ impl From<ServerSpan> for RequestSpan {
             num_prompt_tokens: span.num_prompt_tokens,
             num_output_tokens: span.num_output_tokens,
             finish_status: span.finish_status,
+            temperature: span.temperature,
+            top_p: span.top_p,
             ..RequestRow::default()
         };
         RequestSpan { origin: span.origin, row }
@@ -185,9 +190,8 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
         model: of_span.and(model.clone()),
     };
     let request = RequestSpan { origin, row };
-    // The compact form has no place for what only some servers' spans tell.
-    let tells_more = request.row.num_cached_tokens.is_some() || request.row.own_sampling() != OwnSampling::default();
-    let is_compact = !is_core && !is_stock && !tells_more;
+    // The cached tokens of a server's span have no place in the compact form.
+    let is_compact = !is_core && !is_stock && request.row.num_cached_tokens.is_none();
     Ok(if is_compact { Found::Server(request.into()) } else { Found::Request(Box::new(request)) })
 }
 
