@@ -8,7 +8,7 @@ Three kinds of markers are read:
     <!-- ci: NAME command -->   the next fenced block is a command; it runs in the root of the checkout
     <!-- ci: NAME output -->    the next fenced block is what that command prints
     <!-- ci: file PATH -->      the next fenced block is this file
-    <!-- figures: NAME --> ... <!-- /figures -->    a table that docs/figure_tables.py makes from JSON output
+    <!-- figures: NAME --> ... <!-- /figures -->    a table that docs/figure_tables/ makes from JSON output
     <!-- figure: NAME -->3.3<!-- / -->              one number in a sentence, from the same place
 
 Without --write the script compares and exits with 1 if anything differs, one line per cell. With --write it rewrites the
@@ -94,6 +94,19 @@ class Reports:
                 sys.exit(f"exit code {done.returncode}: {done.stdout}{done.stderr}")
             self.known[line] = done.stdout
         return self.known[line]
+
+    def fitted(self):
+        """The report of the fit of the built-in correction. Its files are left in target/corrections."""
+        if "fit" not in self.known:
+            out = ROOT / "target/corrections"
+            out.mkdir(parents=True, exist_ok=True)
+            line = [".ci/corrections.sh", self.command, str(self.path()), str(out), "--format", "json"]
+            print(" ".join(line), file=sys.stderr, flush=True)
+            done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"exit code {done.returncode}: {done.stderr}")
+            self.known["fit"] = json.loads(done.stdout)
+        return self.known["fit"]
 
     def shown(self, line):
         """What a command line of the documents prints on stdout."""
@@ -212,7 +225,7 @@ def main():
     if unknown := set(arguments.only) - set(checker.checked) - set(checker.skipped):
         sys.exit(f"no document has a marker called {', '.join(sorted(unknown))}")
     if unused := {*figure_tables.TABLES, *figure_tables.NUMBERS} - checker.used:
-        sys.exit(f"no document shows {', '.join(sorted(unused))}: delete it from docs/figure_tables.py")
+        sys.exit(f"no document shows {', '.join(sorted(unused))}: delete it from docs/figure_tables/")
     for line in checker.found:
         print(line)
     done = "rewritten" if arguments.write else "stale"
