@@ -23,7 +23,7 @@ pub mod efficiency {
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub use crate::engine::ENGINES;
     pub mod curve {
-        pub use crate::efficiency::collective_curve::{AllReduceCurve, ExchangeCurve};
+        pub use crate::efficiency::collective_curve::CollectiveCurve;
         pub use crate::efficiency::curve::{
             DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance, mean_attention,
             stand_in_weight,

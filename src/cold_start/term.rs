@@ -23,12 +23,7 @@ pub enum Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Source::Physics => "physics",
-            Source::Measured => "measured",
-            Source::Fitted => "fitted",
-            Source::Assumed => "assumed",
-        })
+        self.serialize(f)
     }
 }
 
@@ -51,16 +46,6 @@ pub enum TermName {
 }
 
 impl TermName {
-    /// All terms in their order.
-    pub const ALL: [TermName; 6] = [
-        TermName::Storage,
-        TermName::HostToDevice,
-        TermName::RuntimeWarmUp,
-        TermName::KvAndBuffers,
-        TermName::FirstPrefill,
-        TermName::Queueing,
-    ];
-
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::sense::{MAX_SMS, check_16_bit_peak, range};
+use super::sense::{MAX_SMS, check_16_bit_peak, limits};
 use super::spec::Hardware;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -121,7 +121,7 @@ fn over(mut gpu: Hardware, figures: Keys<'_>) -> Hardware {
         }
     };
     for Figure { key, toml_key, unit, unit_name, of, set } in FIGURES {
-        let (min, max) = range(toml_key);
+        let (min, max, _) = limits(toml_key);
         if let Some(number) = figures.number(key, NumberRange::between(min / unit, max / unit, unit_name)) {
             differs(key, number * unit, of(&gpu), unit);
             set(&mut gpu, number * unit);

@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_endless_file_of_any_kind_ends_in_an_error_that_names_it() {
-        for kind in FileKind::ALL {
+        for kind in FileKind::all() {
             let mut endless = Input::new(kind, "endless", io::repeat(b'x')).unwrap().stream();
             let error = read_error("endless", io::copy(&mut endless, &mut io::sink()).unwrap_err());
             assert_eq!(error.kind(), ErrorKind::Parse);
@@ -265,7 +265,7 @@ mod tests {
             (b"{\0}\0", "holds zero bytes"),
         ] {
             let takes = |kind: FileKind| kind.is_binary() || (kind.may_be_gzip() && start.starts_with(GZIP));
-            for kind in FileKind::ALL.into_iter().filter(|kind| !takes(*kind)) {
+            for kind in FileKind::all().filter(|kind| !takes(*kind)) {
                 let message = message(Input::new(kind, "f", start));
                 assert!(message.starts_with(&format!("f: {expected}")) && message.contains(kind.name()), "{message}");
             }
@@ -277,7 +277,7 @@ mod tests {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         io::Write::write_all(&mut packed, b"\xef\xbb\xbf{\"meta\": {}}\n").unwrap();
         let packed = packed.finish().unwrap();
-        for kind in FileKind::ALL.into_iter().filter(|kind| kind.may_be_gzip()) {
+        for kind in FileKind::all().filter(|kind| kind.may_be_gzip()) {
             let input = Input::new(kind, "f.gz", packed.as_slice()).unwrap();
             assert_eq!(input.head(), b"{\"meta\": {}}\n");
             assert_eq!(input.text().unwrap(), "{\"meta\": {}}\n");

@@ -8,7 +8,7 @@ use crate::replay::KvDisk;
 /// The spec of a connector that has secondary tiers.
 pub(super) const SPEC: &str = "TieringOffloadingSpec";
 
-const KEY: &str = "kv_transfer_config";
+pub(super) const KEY: &str = "kv_transfer_config";
 
 /// Most threads of a direction, far more than a host has.
 const MAX_THREADS: u64 = 4096;

@@ -136,15 +136,7 @@ impl Choice<'_> {
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
             _ => (MatmulFormat::Bfloat16, None),
         };
-        let distance = |key: &MatmulFormat| {
-            if *key == format {
-                0.0
-            } else if Some(*key) == stand_in {
-                STAND_IN_FORMAT
-            } else {
-                f64::INFINITY
-            }
-        };
+        let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
         let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
         let format = found.series.key;
         self.note_fallback(&found);
@@ -263,13 +255,13 @@ impl Choice<'_> {
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let assumed = Routing::assumed(num_experts);
         let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
-        let distance = |key: &MoeKey| match () {
-            () if counts_a_gate_too_many(key) => f64::INFINITY,
-            () if key.format == format => of_routing(key.routing) + expert_layer_distance(key, &layer),
-            () if Some(key.format) == stand_in => {
-                STAND_IN_FORMAT + of_routing(key.routing) + expert_layer_distance(key, &layer)
+        let distance = |key: &MoeKey| match counts_a_gate_too_many(key) {
+            true => f64::INFINITY,
+            false => {
+                format_distance(key.format, format, stand_in)
+                    + of_routing(key.routing)
+                    + expert_layer_distance(key, &layer)
             }
-            () => f64::INFINITY,
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
         let MoeKey { format, routing, .. } = found[0].series.key;
@@ -303,6 +295,15 @@ impl Choice<'_> {
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
+    }
+}
+
+/// Distance of kernels of another number format: infinite, but for one that stands in for the wanted one.
+fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<MatmulFormat>) -> f64 {
+    match format {
+        own if own == wanted => 0.0,
+        other if Some(other) == stand_in => STAND_IN_FORMAT,
+        _ => f64::INFINITY,
     }
 }
 
