@@ -132,7 +132,7 @@ fn name_of(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What `cpu_offload_gb` must be.
+/// Values of `cpu_offload_gb`, in words.
 const OFFLOAD: &str = "a number of GiB, at least 0";
 
 /// A name in any case.

@@ -42,9 +42,9 @@ pub mod efficiency {
     pub mod kernel_model {
         pub use crate::efficiency::batched_gemm::BatchedGemmModel;
         pub use crate::efficiency::chip::Chip;
-        pub use crate::efficiency::exchange_model::ExchangeModel;
+        pub use crate::efficiency::collective_model::{AllReduceModel, ExchangeModel};
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
-        pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
+        pub use crate::efficiency::kernel_model::{DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
         pub use crate::efficiency::state_model::StateModel;
     }
     pub mod mixed {

@@ -9,7 +9,7 @@ use super::term::{Seconds, Source};
 use crate::hardware::Hardware;
 use crate::units::GIGA;
 
-/// Where the weights lie when the server starts.
+/// Storage of the weights when the server starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Storage {
     /// A network file system or an object store.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the part that the first step pays beyond its own time.
 pub(super) const FIRST_STEP: &str = "first_step";
 
-/// Where a time comes from.
+/// Source of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

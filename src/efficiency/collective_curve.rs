@@ -1,9 +1,8 @@
 //! Collectives over a fixed number of ranks, by the bytes of a message.
 
 use super::chip::Chip;
+use super::collective_model::{AllReduceModel, ExchangeModel};
 use super::curve::{Curve, Timed};
-use super::exchange_model::ExchangeModel;
-use super::kernel_model::AllReduceModel;
 use super::provenance::Provenance;
 use super::series::Series;
 use crate::physics::communication::{ExchangeShape, all_reduce_sent_bytes};
@@ -18,7 +17,7 @@ pub struct CollectiveCurve {
     beyond: Option<BeyondRanks>,
 }
 
-/// What ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
+/// Cost that ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
 #[derive(Debug, Clone, Copy)]
 struct BeyondRanks {
     /// Bytes that a rank sends, divided by the bytes that it sends in the largest measured group.

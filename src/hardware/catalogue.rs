@@ -162,7 +162,7 @@ fn siblings<'a>(gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Vec
     each_once(others.map(|other| other.name.as_str()))
 }
 
-/// What editions and form factors have in common: the card without its edition, or else the maker and the chip, as `NVIDIA H100`.
+/// The common name of editions and form factors: the card without its edition, or else maker and chip, as `NVIDIA H100`.
 fn family_of(gpu: &Hardware) -> &str {
     let name = gpu.display_name.as_str();
     let chip = || name.match_indices(' ').nth(1).and_then(|(end, _)| name.get(..end)).unwrap_or(name);

@@ -41,7 +41,7 @@ pub(super) fn limits(key: &str) -> (f64, f64, &'static str) {
     found.map_or((f64::MIN_POSITIVE, f64::MAX, ""), |(_, min, max, unit)| (min, max, unit))
 }
 
-/// How strictly figures are checked.
+/// Strictness of the checks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sense {
     /// Whether the file says that its figures are meant as they are.

@@ -16,7 +16,7 @@ const HEAD_BYTES: u64 = 256 << 10;
 const GZIP: &[u8] = b"\x1f\x8b";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a file that is read record by record consists of.
+/// A unit of a file that is read record by record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// A row of csv. An unclosed quote makes one row of the rest of a file.
@@ -156,7 +156,7 @@ pub fn read_error(origin: &str, error: io::Error) -> Error {
     Error::io(origin, error)
 }
 
-/// How much was read: bytes since the last record began, and records.
+/// Bytes that were read since the last record began, and records.
 pub struct RecordCount {
     kind: FileKind,
     record: Cell<Record>,

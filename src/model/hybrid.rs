@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::family::Hybrid;
-use super::layer_kind::LayerKind;
+use super::family::{Hybrid, LayerKind};
 use super::shape::{Recurrence, StateMixer};
 use super::sizes::{LayerReader, check_length, optional_size, size};
 use crate::dtype::DType;

@@ -1,4 +1,5 @@
 //! The host's tier of KV blocks as vLLM's arguments give it: `kv_offloading_size`, or a connector in `kv_transfer_config`.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; sizes are positive")]
 
 use serde_json::Value;
 
@@ -116,11 +117,6 @@ impl KvOffloading {
     pub(super) fn tier(self, capacity: &KvCapacity, deployment: &Deployment) -> Result<KvOffload> {
         let block_bytes = (capacity.kv_bytes_per_token * f64::from(capacity.block_size)).max(1.0);
         let gpus = f64::from(deployment.tensor_parallel_size) * f64::from(deployment.pipeline_parallel_size);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "floats saturate; sizes are positive"
-        )]
         let num_cpu_blocks = match self.size {
             KvOffloadingSize::Blocks(blocks) => blocks,
             KvOffloadingSize::Gib(gib) => (gib * GIB / (block_bytes * gpus)) as u32,
@@ -140,11 +136,6 @@ impl KvOffloading {
                 KvOffloadingSize::Blocks(_) => Error::invalid_argument("num_cpu_blocks", 0, "must be at least 1"),
             });
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a block has fewer than 2^64 bytes"
-        )]
         let whole = |bytes: f64| bytes.round() as u64;
         let disk = self.disk.map(|disk| disk.tier(whole(block_bytes * gpus)));
         let (block_bytes, offload_prompt_only) = (whole(block_bytes), self.offload_prompt_only);

@@ -22,13 +22,13 @@ use crate::hardware::{Architecture, Hardware, Interconnect};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
-/// How far kernels of another number format are: farther than any layer of the same.
+/// Distance of kernels of another number format. It is more than that of any layer of the same format.
 const STAND_IN_FORMAT: f64 = 1000.0;
 
 /// Distance of a slow kernel of another engine: just below that of another cache format.
 const SLOW: f64 = 9.0;
 
-/// How far experts are that were timed under another spread of tokens: farther than any layer of the assumed one.
+/// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
 const STAND_IN_ROUTING: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
@@ -65,7 +65,7 @@ pub(super) struct Choice<'a> {
     pub(super) tables: &'a Tables,
     /// The link between the GPUs.
     pub(super) link: Option<Interconnect>,
-    /// What the operator pays for leaving the GPUs that a link joins.
+    /// Cost of leaving the GPUs that a link joins.
     pub(super) crossing: Option<Crossing>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,

@@ -1,8 +1,7 @@
 //! Chooses the series of collectives: the engine's own all-reduce, NCCL's as measured, or a price by the link.
 
 use super::super::collective_curve::CollectiveCurve;
-use super::super::exchange_model::ExchangeModel;
-use super::super::kernel_model::AllReduceModel;
+use super::super::collective_model::{AllReduceModel, ExchangeModel};
 use super::super::keys::AllReduceKind;
 use super::super::tables::if_any;
 use super::Curve;

@@ -69,7 +69,7 @@ pub struct Timer {
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
-    /// What it pays for leaving the GPUs that a link joins.
+    /// Cost of leaving the GPUs that a link joins.
     crossing: Option<Crossing>,
     /// FLOP/s and bytes/s that the board's power allows.
     sustained: Option<(f64, f64)>,
