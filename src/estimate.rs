@@ -124,12 +124,7 @@ impl StepEstimate {
 }
 
 impl OperatorEstimate {
-    /// Time that the GPU waits for the host to launch its kernels.
-    pub(crate) fn waiting_for_launches(time_us: f64) -> Self {
-        OperatorEstimate { provenance: Provenance::Datasheet, ..Self::overhead("kernel_launches", time_us) }
-    }
-
-    /// An overhead that a correction adds to the operators.
+    /// An overhead beside the operators, as a correction adds it.
     pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,

@@ -57,11 +57,6 @@ impl TermName {
             TermName::Queueing => "queueing",
         }
     }
-
-    /// Whether a server pays it before it takes requests.
-    pub fn is_before_ready(self) -> bool {
-        !matches!(self, TermName::FirstPrefill | TermName::Queueing)
-    }
 }
 
 /// A time with its 90 % interval, in seconds.
@@ -165,7 +160,8 @@ pub struct StartUp {
 impl StartUp {
     /// The sums of six terms.
     pub fn of(terms: Vec<Term>) -> Self {
-        let before = terms.iter().filter(|term| term.term.is_before_ready());
+        let is_after_ready = |term: &&Term| matches!(term.term, TermName::FirstPrefill | TermName::Queueing);
+        let before = terms.iter().filter(|term| !is_after_ready(term));
         // Sums are of parts: those of one term are as independent as those of two.
         let times = |terms: &[&Term]| Seconds::sum(terms.iter().flat_map(|term| &term.parts).map(|part| part.time));
         let ready = times(&before.collect::<Vec<_>>());
