@@ -120,19 +120,12 @@ pub enum AttentionBackend {
     TritonMla,
 }
 
-impl AttentionBackend {
-    /// vLLM's name.
-    pub(crate) fn name(self) -> String {
-        name_of(&self)
-    }
-}
-
 /// The name of a value that is written as one.
-fn name_of(value: &impl Serialize) -> String {
+pub(crate) fn name_of(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What `cpu_offload_gb` must be.
+/// Values of `cpu_offload_gb`, in words.
 const OFFLOAD: &str = "a number of GiB, at least 0";
 
 /// A name in any case.

@@ -83,7 +83,7 @@ impl Engine {
         self.name != kernels.name || (self.is_vllm() && has(self) != has(kernels))
     }
 
-    /// How far the kernels of another engine are: versions of the same one first, then other engines in the order of [`ENGINES`].
+    /// Distance of another engine's kernels: versions of the same engine come first, then other engines in the order of [`ENGINES`].
     pub(crate) fn distance(&self, other: &Engine) -> f64 {
         let (wanted, has) = (self.version.unwrap_or(NEWEST), other.version.unwrap_or_default());
         if self.name != other.name {

@@ -1,9 +1,9 @@
 //! The one error type of the library. A message names the place, the value and the way out. Every problem of an input is
 //! reported at once where that is possible.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io;
-use std::path::{Path, PathBuf};
 
 use crate::dtype::DType;
 
@@ -120,27 +120,10 @@ impl Display for Location {
     }
 }
 
-impl From<String> for Location {
-    fn from(path: String) -> Self {
-        Location::of(path)
-    }
-}
-
-impl From<&String> for Location {
-    fn from(path: &String) -> Self {
-        Location::of(path)
-    }
-}
-
-impl From<&str> for Location {
-    fn from(path: &str) -> Self {
-        Location::of(path)
-    }
-}
-
-impl From<&Path> for Location {
-    fn from(path: &Path) -> Self {
-        Location::of(path.display().to_string())
+/// A path or a name.
+impl<T: AsRef<OsStr>> From<T> for Location {
+    fn from(path: T) -> Self {
+        Location::of(path.as_ref().to_string_lossy())
     }
 }
 
@@ -150,8 +133,8 @@ impl Error {
     }
 
     /// A file could not be read or written.
-    pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
-        let location = Location::from(path.into().as_path());
+    pub fn io(path: impl Into<Location>, source: io::Error) -> Self {
+        let location = path.into();
         let mut error = Error::new(ErrorKind::Io, &location.path, vec![source.to_string()], Some(location.clone()));
         error.inner.source = Some(source);
         error

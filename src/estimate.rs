@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::correction::SDS_OF_90_PCT;
 use crate::efficiency::{Bound, Provenance};
+use crate::error::each_once;
 use crate::physics::{BatchSums, GraphMode, OperatorGroup, OperatorKind};
 
 /// One operator's part of a step.
@@ -50,18 +51,6 @@ pub struct GroupEstimate {
     /// Share of the step's time.
     pub share: f64,
 }
-
-/// Groups in the order in which they are reported.
-const GROUPS: [Option<OperatorGroup>; 8] = [
-    Some(OperatorGroup::Projections),
-    Some(OperatorGroup::AttentionPrefill),
-    Some(OperatorGroup::AttentionDecode),
-    Some(OperatorGroup::Experts),
-    Some(OperatorGroup::Communication),
-    Some(OperatorGroup::SmallKernels),
-    Some(OperatorGroup::Sampling),
-    None,
-];
 
 /// A predicted step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -117,31 +106,25 @@ impl StepEstimate {
         StepEstimate { batch, warnings, ..StepEstimate::default() }
     }
 
-    /// The groups that the step has, in a fixed order.
+    /// The groups that the step has, in a fixed order with overheads last.
     pub fn groups(&self) -> Vec<GroupEstimate> {
-        GROUPS
-            .into_iter()
-            .filter_map(|group| {
-                let members = || self.operators.iter().filter(|operator| operator.group == group);
-                members().next()?;
-                Some(GroupEstimate {
-                    group,
-                    time_us: members().map(|o| o.time_us).sum(),
-                    bound_us: members().map(|o| o.bound_us).sum(),
-                    share: members().map(|o| o.share).sum(),
-                })
-            })
-            .collect()
+        let mut groups = each_once(self.operators.iter().map(|operator| operator.group));
+        groups.sort_by_key(|group| (group.is_none(), *group));
+        let estimate = |group| {
+            let members = || self.operators.iter().filter(|operator| operator.group == group);
+            GroupEstimate {
+                group,
+                time_us: members().map(|o| o.time_us).sum(),
+                bound_us: members().map(|o| o.bound_us).sum(),
+                share: members().map(|o| o.share).sum(),
+            }
+        };
+        groups.into_iter().map(estimate).collect()
     }
 }
 
 impl OperatorEstimate {
-    /// Time that the GPU waits for the host to launch its kernels.
-    pub(crate) fn waiting_for_launches(time_us: f64) -> Self {
-        OperatorEstimate { provenance: Provenance::Datasheet, ..Self::overhead("kernel_launches", time_us) }
-    }
-
-    /// An overhead that a correction adds to the operators.
+    /// An overhead beside the operators, as a correction adds it.
     pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,

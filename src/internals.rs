@@ -23,7 +23,7 @@ pub mod efficiency {
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub use crate::engine::ENGINES;
     pub mod curve {
-        pub use crate::efficiency::collective_curve::{AllReduceCurve, ExchangeCurve};
+        pub use crate::efficiency::collective_curve::CollectiveCurve;
         pub use crate::efficiency::curve::{
             DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance, mean_attention,
             stand_in_weight,
@@ -42,9 +42,9 @@ pub mod efficiency {
     pub mod kernel_model {
         pub use crate::efficiency::batched_gemm::BatchedGemmModel;
         pub use crate::efficiency::chip::Chip;
-        pub use crate::efficiency::exchange_model::ExchangeModel;
+        pub use crate::efficiency::collective_model::{AllReduceModel, ExchangeModel};
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
-        pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
+        pub use crate::efficiency::kernel_model::{DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
         pub use crate::efficiency::state_model::StateModel;
     }
     pub mod mixed {

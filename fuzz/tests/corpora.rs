@@ -29,7 +29,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 
 #[test]
 fn every_kind_of_file_and_every_format_of_traces_has_a_target() {
-    for kind in FileKind::ALL {
+    for kind in FileKind::all() {
         let names = of_kind(kind);
         assert!(!names.is_empty() && names.iter().all(|name| find(name).is_some()), "{kind:?} has {names:?}");
     }

@@ -25,8 +25,8 @@ impl Rates {
                 return found;
             }
             match (storage.speed(), fitted.storage.speed()) {
-                (Some(own), Some(other)) if own > other => assumed.at_least(&found),
-                (Some(own), Some(other)) if own < other => assumed.at_most(&found),
+                (Some(own), Some(other)) if own > other => assumed.combined(&found, f64::max),
+                (Some(own), Some(other)) if own < other => assumed.combined(&found, f64::min),
                 _ => assumed,
             }
         };

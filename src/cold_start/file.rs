@@ -37,7 +37,7 @@ pub struct FittedRates {
     pub model: String,
     /// Short name of the GPU.
     pub hardware: String,
-    /// Where the weights lay.
+    /// Storage of the weights.
     pub storage: Storage,
     /// Number of starts that were logged.
     pub logs: u64,

@@ -9,7 +9,7 @@ use super::term::{Seconds, Source};
 use crate::hardware::Hardware;
 use crate::units::GIGA;
 
-/// Where the weights lie when the server starts.
+/// Storage of the weights when the server starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Storage {
     /// A network file system or an object store.
@@ -215,21 +215,12 @@ impl Rate {
         Seconds { estimate_s: count * self.value, lower_s: count * self.lower, upper_s: count * self.upper }
     }
 
-    /// The same rate, but at least as fast as another one, end by end.
-    pub(super) fn at_least(self, other: &Rate) -> Rate {
+    /// The larger or the smaller of two rates, end by end.
+    pub(super) fn combined(self, other: &Rate, choose: fn(f64, f64) -> f64) -> Rate {
         Rate {
-            value: self.value.max(other.value),
-            lower: self.lower.max(other.lower),
-            upper: self.upper.max(other.upper),
-            ..self
-        }
-    }
-
-    pub(super) fn at_most(self, other: &Rate) -> Rate {
-        Rate {
-            value: self.value.min(other.value),
-            lower: self.lower.min(other.lower),
-            upper: self.upper.min(other.upper),
+            value: choose(self.value, other.value),
+            lower: choose(self.lower, other.lower),
+            upper: choose(self.upper, other.upper),
             ..self
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the part that the first step pays beyond its own time.
 pub(super) const FIRST_STEP: &str = "first_step";
 
-/// Where a time comes from.
+/// Source of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -23,12 +23,7 @@ pub enum Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Source::Physics => "physics",
-            Source::Measured => "measured",
-            Source::Fitted => "fitted",
-            Source::Assumed => "assumed",
-        })
+        self.serialize(f)
     }
 }
 
@@ -51,16 +46,6 @@ pub enum TermName {
 }
 
 impl TermName {
-    /// All terms in their order.
-    pub const ALL: [TermName; 6] = [
-        TermName::Storage,
-        TermName::HostToDevice,
-        TermName::RuntimeWarmUp,
-        TermName::KvAndBuffers,
-        TermName::FirstPrefill,
-        TermName::Queueing,
-    ];
-
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,11 +56,6 @@ impl TermName {
             TermName::FirstPrefill => "first_prefill",
             TermName::Queueing => "queueing",
         }
-    }
-
-    /// Whether a server pays it before it takes requests.
-    pub fn is_before_ready(self) -> bool {
-        !matches!(self, TermName::FirstPrefill | TermName::Queueing)
     }
 }
 
@@ -180,7 +160,8 @@ pub struct StartUp {
 impl StartUp {
     /// The sums of six terms.
     pub fn of(terms: Vec<Term>) -> Self {
-        let before = terms.iter().filter(|term| term.term.is_before_ready());
+        let is_after_ready = |term: &&Term| matches!(term.term, TermName::FirstPrefill | TermName::Queueing);
+        let before = terms.iter().filter(|term| !is_after_ready(term));
         // Sums are of parts: those of one term are as independent as those of two.
         let times = |terms: &[&Term]| Seconds::sum(terms.iter().flat_map(|term| &term.parts).map(|part| part.time));
         let ready = times(&before.collect::<Vec<_>>());

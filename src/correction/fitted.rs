@@ -1,4 +1,4 @@
-//! A fitted correction: coefficients, what is known of them, what they were fitted on, and the interval that follows.
+//! A fitted correction: coefficients with their covariance, the data behind them, and the interval that follows.
 //! Uses `term`, `basis`, `host`.
 #![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 
@@ -19,7 +19,7 @@ pub const SDS_OF_90_PCT: f64 = 1.645;
 /// For which models a correction is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Level {
-    /// Any model: what one that was never measured gets.
+    /// Any model, among them those that were never measured.
     Global,
     /// One model.
     Model {
@@ -135,7 +135,7 @@ impl Correction {
         if self.source.steps_hold_scheduling { self.host.queues_us(queues) } else { 0.0 }
     }
 
-    /// What of a step is beyond the steps that were fitted; `None` within them.
+    /// The size of a step that is furthest beyond the fitted steps; `None` within them.
     pub fn beyond(&self, step: &BatchSums) -> Option<Beyond> {
         self.range.and_then(|range| range.beyond(step))
     }

@@ -55,10 +55,8 @@ impl Default for HostTimes {
             queueing_us_per_token: 2.0,
             output_token_us: 2500.0,
             scheduling_us: 1000.0,
-            scheduling_us_per_running: 0.0,
-            scheduling_us_per_waiting: 0.0,
             preemption_us: 100.0,
-            resume_us: 0.0,
+            ..HostTimes::NONE
         }
     }
 }

@@ -1,36 +1,15 @@
 //! Collectives over a fixed number of ranks, by the bytes of a message.
 
 use super::chip::Chip;
+use super::collective_model::{AllReduceModel, ExchangeModel};
 use super::curve::{Curve, Timed};
-use super::exchange_model::ExchangeModel;
-use super::kernel_model::AllReduceModel;
 use super::provenance::Provenance;
 use super::series::Series;
 use crate::physics::communication::{ExchangeShape, all_reduce_sent_bytes};
 
-/// An all-reduce over a fixed number of ranks.
+/// A collective over a fixed number of ranks.
 #[derive(Debug, Clone)]
-pub struct AllReduceCurve {
-    curve: Curve,
-    gpus: f64,
-}
-
-impl AllReduceCurve {
-    /// Slices at the number of ranks.
-    pub fn new(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
-        AllReduceCurve { curve: Curve::new(series, &[gpus], chip, at_best), gpus }
-    }
-
-    /// Time for a message of that size on each rank.
-    pub fn time(&self, message_bytes: f64) -> Timed {
-        let shape = ExchangeShape::all_reduce(message_bytes, self.gpus);
-        self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
-    }
-}
-
-/// A collective of NCCL over a fixed number of ranks.
-#[derive(Debug, Clone)]
-pub struct ExchangeCurve {
+pub struct CollectiveCurve {
     curve: Curve,
     /// The collective over its ranks, or over the most that were measured.
     shape: ExchangeShape,
@@ -38,7 +17,7 @@ pub struct ExchangeCurve {
     beyond: Option<BeyondRanks>,
 }
 
-/// What ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
+/// Cost that ranks beyond the measured ones add to a collective: the bytes that each sends, and steps like those of a tree (assumed).
 #[derive(Debug, Clone, Copy)]
 struct BeyondRanks {
     /// Bytes that a rank sends, divided by the bytes that it sends in the largest measured group.
@@ -47,9 +26,15 @@ struct BeyondRanks {
     steps_us: f64,
 }
 
-impl ExchangeCurve {
-    /// Slices at the number of ranks.
-    pub fn new(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+impl CollectiveCurve {
+    /// Slices an engine's own all-reduce at the number of ranks.
+    pub fn all_reduce(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+        let shape = ExchangeShape::all_reduce(0.0, gpus);
+        CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond: None }
+    }
+
+    /// Slices a collective of NCCL at the number of ranks.
+    pub fn nccl(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(gpus);
         let measured = gpus.min(most);
         let sent = |gpus| all_reduce_sent_bytes(1.0, gpus);
@@ -59,7 +44,7 @@ impl ExchangeCurve {
         });
         let gpus = if beyond.is_some() { measured } else { gpus };
         let shape = ExchangeShape { collective: series.key, message_bytes: 0.0, gpus };
-        ExchangeCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
+        CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
     }
 
     /// The most ranks that were measured, if the collective has more.
@@ -71,6 +56,7 @@ impl ExchangeCurve {
     pub fn time(&self, message_bytes: f64) -> Timed {
         let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio);
         let shape = ExchangeShape { message_bytes, ..self.shape };
+        // The models of both differ in their coefficients alone.
         let (time_us, provenance) = self.curve.timed::<ExchangeModel>(&shape, &[message_bytes.max(1.0)]);
         match self.beyond {
             None => (time_us, provenance),

@@ -2,9 +2,9 @@
 //! this list, so a new family is entered here and nowhere else.
 
 use super::batched_gemm::BatchedGemmModel;
-use super::exchange_model::ExchangeModel;
+use super::collective_model::{AllReduceModel, ExchangeModel};
 use super::gemm_model::GemmModel;
-use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
+use super::kernel_model::{DecodeModel, MoeModel, PrefillModel};
 use super::state_model::StateModel;
 use crate::error::Result;
 

@@ -5,10 +5,9 @@
 
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};
-use super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
+use super::keys::{AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
 use crate::dtype::{DType, MatmulFormat};
 use crate::physics::attention::{AttentionShape, HeadShape};
-use crate::physics::communication::ExchangeShape;
 use crate::physics::moe::{MoeShape, experts_flops};
 use crate::physics::window::mean_visible;
 use crate::physics::{Shape, Work};
@@ -274,38 +273,6 @@ impl Family for MoeModel {
 
     fn compute_dtype(key: &MoeKey) -> DType {
         operand_dtype(key.format)
-    }
-}
-
-/// Returns the time of a collective, µs. `c` holds the launch time, bandwidth efficiency, ramp bytes and time per rank.
-pub(super) fn collective_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
-    c[0] + c[3] * shape.gpus + ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2])
-}
-
-/// vLLM's own all-reduce: launch + per rank + the bytes that each rank sends over its link.
-#[derive(Debug, Clone, Copy)]
-pub struct AllReduceModel;
-
-impl Family for AllReduceModel {
-    type Shape = ExchangeShape;
-    type Key = AllReduceKind;
-
-    const OPERATOR: &'static str = "allreduce";
-    const IS_COLLECTIVE: bool = true;
-    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] =
-        &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
-
-    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
-        collective_us(c, shape, chip)
-    }
-
-    fn shape(_: &AllReduceKind, point: &[f64]) -> ExchangeShape {
-        ExchangeShape::all_reduce(point[1], point[0])
-    }
-
-    fn bytes_per_s(chip: &Chip) -> f64 {
-        chip.link_bytes_per_s
     }
 }
 

@@ -13,8 +13,8 @@
 pub mod batched_gemm;
 pub mod chip;
 pub mod collective_curve;
+pub mod collective_model;
 pub mod curve;
-pub mod exchange_model;
 pub mod families;
 pub mod family;
 pub mod fast_prefill;

@@ -1,5 +1,6 @@
 //! The kernel model of layers with a state: gated delta nets and Mamba-2.
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "heads of a table are whole numbers")]
 
 use super::chip::{Chip, overlapped_us, ramped_us};
 use super::family::Family;
@@ -47,11 +48,6 @@ impl Family for StateModel {
     /// Heads with a 32-bit state and 16-bit activations, as measured.
     fn shape(key: &StateKey, point: &[f64]) -> StateShape {
         let StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel } = *key;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "heads of a table are whole numbers"
-        )]
         let [num_key_heads, num_heads] = [point[0], point[0] * point[1]].map(|heads| heads.round() as u64);
         let heads = StateHeads {
             recurrence,

@@ -39,7 +39,7 @@ pub struct Table<F: Family> {
     series: Mutex<KnownSeries<F>>,
 }
 
-/// Where the lines are.
+/// The source of a table's lines.
 enum Text {
     /// In a file that was read, by series.
     Read(String, BTreeMap<usize, Vec<Line>>),

@@ -28,7 +28,7 @@ type Cache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<dyn Any +
 /// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
 static BUILT_IN: Cache = Mutex::new(BTreeMap::new());
 
-/// What a folder of tables of one GPU holds.
+/// The kernels whose tables a folder of one GPU holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Folder {
     /// One's own, of whatever was measured.
@@ -51,18 +51,18 @@ struct Candidate<'a, F: Family> {
     distance: f64,
 }
 
-/// What the second-best engine's series are further away than the best one's: less than any other kernel is.
+/// Distance that the next engine's series have on top of their own. It is less than that of any other kernel.
 const NEXT_ENGINE: f64 = 1e-3;
 
-/// What the series of another GPU of the same chip are further away: less than kernels of another engine are than those of another
-/// version of the same one.
+/// Distance that series of another GPU of the same chip have on top. It is less than the distance between an engine and another version
+/// of it.
 const SAME_CHIP: f64 = 2e-3;
 
 /// Within this distance a kernel has the same format and about the same sizes.
 const NEAR: f64 = 1.0;
 
-/// What kernels are further away that are known to differ, as vLLM replaced its own or another engine has them: more than any stand-in
-/// of the right engine.
+/// Distance that kernels have on top if they are known to differ, as vLLM replaced its own or another engine has them. It is more than
+/// that of any stand-in of the right engine.
 const REPLACED: f64 = 2000.0;
 
 /// The tables that one GPU can draw on: its own, then those of its fallback GPUs.

@@ -72,7 +72,7 @@ impl Hardware {
         if ends_in(path, "toml") || path.is_file() {
             return Ok(Hardware::load(path)?.beside(builtin()?));
         }
-        by_name(data_dir, name_or_path)
+        Hardware::named_in(data_dir, name_or_path)
     }
 
     /// Finds a GPU like [`Hardware::find_in`] by its name or alias alone: a name that is a path is unknown.
@@ -80,7 +80,30 @@ impl Hardware {
     /// # Errors
     /// Those of [`Hardware::find_in`] for a name.
     pub fn named_in(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
-        by_name(data_dir, name)
+        let mut builtin = builtin()?.to_vec();
+        let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
+        let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.beside(&builtin)).collect();
+        for gpu in &mut builtin {
+            if let Some(replacement) = own.iter().find(|own| own.name == gpu.name) {
+                *gpu = Hardware { aliases: std::mem::take(&mut gpu.aliases), ..replacement.clone() };
+            }
+        }
+        let key = lookup_key(name);
+        for layer in [&own, &builtin] {
+            match matches(layer, &key).as_slice() {
+                [] => {}
+                [gpu] => {
+                    let mut gpu = (*gpu).clone();
+                    gpu.notes.extend(edition_note(name, &gpu, own.iter().chain(&builtin)));
+                    return Ok(gpu);
+                }
+                several => {
+                    let near: Vec<String> = several.iter().map(|gpu| gpu.name.clone()).collect();
+                    return Err(Error::unknown_hardware(name, &near));
+                }
+            }
+        }
+        Err(unknown(name, own.iter().chain(&builtin)))
     }
 
     /// Returns the names of the other built-in cards of the same chip, such as `h100_nvl` and `h100_pcie` for `h100_sxm`.
@@ -102,36 +125,8 @@ impl Hardware {
         text: &str,
         wanted: Option<&str>,
     ) -> Result<Hardware> {
-        figures_json::read(origin, text, wanted, |name| by_name(data_dir, name))
+        figures_json::read(origin, text, wanted, |name| Hardware::named_in(data_dir, name))
     }
-}
-
-/// Finds a GPU by name or alias.
-fn by_name(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
-    let mut builtin = builtin()?.to_vec();
-    let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
-    let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.beside(&builtin)).collect();
-    for gpu in &mut builtin {
-        if let Some(replacement) = own.iter().find(|own| own.name == gpu.name) {
-            *gpu = Hardware { aliases: std::mem::take(&mut gpu.aliases), ..replacement.clone() };
-        }
-    }
-    let key = lookup_key(name);
-    for layer in [&own, &builtin] {
-        match matches(layer, &key).as_slice() {
-            [] => {}
-            [gpu] => {
-                let mut gpu = (*gpu).clone();
-                gpu.notes.extend(edition_note(name, &gpu, own.iter().chain(&builtin)));
-                return Ok(gpu);
-            }
-            several => {
-                let near: Vec<String> = several.iter().map(|gpu| gpu.name.clone()).collect();
-                return Err(Error::unknown_hardware(name, &near));
-            }
-        }
-    }
-    Err(unknown(name, own.iter().chain(&builtin)))
 }
 
 /// Returns the GPUs with this name or, without any, those with this alias.
@@ -167,7 +162,7 @@ fn siblings<'a>(gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Vec
     each_once(others.map(|other| other.name.as_str()))
 }
 
-/// What editions and form factors have in common: the card without its edition, or else the maker and the chip, as `NVIDIA H100`.
+/// The common name of editions and form factors: the card without its edition, or else maker and chip, as `NVIDIA H100`.
 fn family_of(gpu: &Hardware) -> &str {
     let name = gpu.display_name.as_str();
     let chip = || name.match_indices(' ').nth(1).and_then(|(end, _)| name.get(..end)).unwrap_or(name);

@@ -1,62 +1,25 @@
 //! Reads a JSON of GPUs with the four figures that papers print of each. They go over those of a GPU that is known by its name.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value};
 
-use super::sense::{MAX_SMS, check_16_bit_peak, range};
+use super::sense::{MAX_SMS, check_16_bit_peak, limits};
 use super::spec::Hardware;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input::{Keys, Log, NumberRange, did_you_mean, parse_json};
 use crate::units::{GIB, GIGA, TERA};
 
-/// What a GPU that is not built in needs.
+/// Keys that the TOML file of a GPU needs.
 const TOML_KEYS: &str = "display_name, architecture, datasheet.{sm_count, l2_bytes, boost_clock_hz, hbm_bytes_per_s, \
                          hbm_capacity_bytes, peak_bf16_dense_flop_per_s, source, retrieved} and interconnect.{kind, \
                          unidirectional_bytes_per_s, source, retrieved}; interconnect.num_gpus and network.{kind, \
                          unidirectional_bytes_per_s, source, retrieved} say what is beyond a server";
 
-/// A figure: its key, the same key of a TOML file, and the size of its unit there.
-struct Figure {
-    key: &'static str,
-    toml_key: &'static str,
-    unit: f64,
-    unit_name: &'static str,
-    of: fn(&Hardware) -> Option<f64>,
-    set: fn(&mut Hardware, f64),
-}
-
-const FIGURES: [Figure; 3] = [
-    Figure {
-        key: "memory_bandwidth_gb_s",
-        toml_key: "hbm_bytes_per_s",
-        unit: GIGA,
-        unit_name: "GB/s",
-        of: |gpu| Some(gpu.hbm_bytes_per_s),
-        set: |gpu, value| gpu.hbm_bytes_per_s = value,
-    },
-    Figure {
-        key: "compute_tflops_fp16",
-        toml_key: "peak_fp16_dense_flop_per_s",
-        unit: TERA,
-        unit_name: "TFLOP/s",
-        of: |gpu| gpu.peaks_dense_flop_per_s.get(&DType::Float16).copied(),
-        // The units of both formats are the same ones.
-        set: |gpu, value| {
-            gpu.peaks_dense_flop_per_s.extend([DType::Float16, DType::Bfloat16].map(|of| (of, value)));
-            // What was measured of another chip.
-            gpu.power_limit = None;
-        },
-    },
-    Figure {
-        key: "memory_gb",
-        toml_key: "hbm_capacity_bytes",
-        unit: GIB,
-        unit_name: "GB",
-        of: |gpu| Some(gpu.hbm_capacity_bytes),
-        set: |gpu, value| gpu.hbm_capacity_bytes = value,
-    },
+/// Key of each figure, the same key of a TOML file, and the size of its unit there.
+const FIGURES: [(&str, &str, f64, &str); 3] = [
+    ("memory_bandwidth_gb_s", "hbm_bytes_per_s", GIGA, "GB/s"),
+    ("compute_tflops_fp16", "peak_fp16_dense_flop_per_s", TERA, "TFLOP/s"),
+    ("memory_gb", "hbm_capacity_bytes", GIB, "GB"),
 ];
 
 /// Reads the GPU `wanted` from a JSON text, or its only GPU. `find` looks up the GPU whose figures are replaced.
@@ -111,27 +74,35 @@ fn choose<'a>(
 
 /// Puts the figures over those of `gpu`. A note has those that differ.
 fn over(mut gpu: Hardware, figures: Keys<'_>) -> Hardware {
-    let mut differing = String::new();
+    let mut differing = Vec::new();
     let mut differs = |key: &str, new: f64, old: Option<f64>, unit: f64| {
         if old.is_none_or(|old| (new - old).abs() > old * f64::EPSILON * 4.0) {
             let of_base = old.map_or_else(|| "none".to_owned(), |old| (old / unit).to_string());
-            let separator = if differing.is_empty() { "" } else { ", " };
-            // Writing to a text cannot fail.
-            let _ = write!(differing, "{separator}{key} {} instead of {of_base}", new / unit);
+            differing.push(format!("{key} {} instead of {of_base}", new / unit));
         }
     };
-    for Figure { key, toml_key, unit, unit_name, of, set } in FIGURES {
-        let (min, max) = range(toml_key);
-        if let Some(number) = figures.number(key, NumberRange::between(min / unit, max / unit, unit_name)) {
-            differs(key, number * unit, of(&gpu), unit);
-            set(&mut gpu, number * unit);
-        }
+    for (key, toml_key, unit, unit_name) in FIGURES {
+        let (min, max, _) = limits(toml_key);
+        let range = NumberRange::between(min / unit, max / unit, unit_name);
+        let Some(new) = figures.number(key, range).map(|number| number * unit) else { continue };
+        let old = match toml_key {
+            "hbm_bytes_per_s" => Some(std::mem::replace(&mut gpu.hbm_bytes_per_s, new)),
+            "hbm_capacity_bytes" => Some(std::mem::replace(&mut gpu.hbm_capacity_bytes, new)),
+            _ => {
+                // The power limit was measured on another chip.
+                gpu.power_limit = None;
+                // Both formats run on the same units.
+                gpu.peaks_dense_flop_per_s.insert(DType::Bfloat16, new);
+                gpu.peaks_dense_flop_per_s.insert(DType::Float16, new)
+            }
+        };
+        differs(key, new, old, unit);
     }
     if let Some(sm_count) = figures.whole("sm_count", 1..=MAX_SMS) {
         differs("sm_count", f64::from(sm_count), Some(f64::from(gpu.sm_count)), 1.0);
         gpu.sm_count = sm_count;
     }
-    if !FIGURES.iter().any(|figure| figures.has(figure.key)) && !figures.has("sm_count") {
+    if !FIGURES.iter().any(|(key, ..)| figures.has(key)) && !figures.has("sm_count") {
         figures.problem(
             "memory_bandwidth_gb_s",
             "and compute_tflops_fp16, memory_gb and sm_count are missing: give at least one",
@@ -140,6 +111,7 @@ fn over(mut gpu: Hardware, figures: Keys<'_>) -> Hardware {
     check_16_bit_peak(&gpu, &figures, "compute_tflops_fp16", "");
     figures.finish();
     if !differing.is_empty() {
+        let differing = differing.join(", ");
         gpu.notes.push(format!("{} with {differing}; its other figures are unchanged", gpu.name));
     }
     gpu

@@ -10,25 +10,18 @@ use crate::input::Keys;
 /// The chips of `hardware/*.toml` have links of 32 GB/s to 900 GB/s, L2 caches of 6 MiB to 128 MiB, clocks of 1.4 GHz to
 /// 2.6 GHz, memories of 24 GiB to 180 GiB at 0.3 TB/s to 8 TB/s, and peaks of 19.5 TFLOP/s to 9 PFLOP/s. One to three decades
 /// on either side leave room for older, smaller and future chips.
-const FIGURES: [(&str, f64, f64, &str); 17] = [
+const FIGURES: [(&str, f64, f64, &str); 8] = [
     ("unidirectional_bytes_per_s", 1e9, 1e14, "B/s"),
     ("l2_bytes", 1e5, 1e11, "B"),
     ("boost_clock_hz", 1e8, 1e11, "Hz"),
     ("hbm_bytes_per_s", 1e10, 1e15, "B/s"),
     ("hbm_capacity_bytes", 1e9, 1e13, "B"),
     ("ecc_bytes", 1e6, 1e12, "B"),
-    ("peak_fp32_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("peak_fp16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("peak_bf16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("peak_fp8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("peak_int8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("peak_fp4_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("sustained_fp16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("sustained_bf16_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("sustained_fp8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
-    ("sustained_int8_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
     ("bytes_per_s", 1e10, 1e16, "B/s"),
+    (ANY_FORMAT, 1e11, 1e18, "FLOP/s"),
 ];
+/// End of the keys of peaks and sustained rates, which have the same limits in every format.
+const ANY_FORMAT: &str = "_dense_flop_per_s";
 /// Most streaming multiprocessors; the largest chip of `hardware/*.toml` has 188.
 pub(super) const MAX_SMS: u32 = 10_000;
 /// By how much `allow_unusual_figures` widens each limit. Every time that follows from such figures is still finite.
@@ -41,13 +34,14 @@ const MAX_FP8_TO_BF16: f64 = 4.0;
 /// Share by which a bf16 peak may exceed that of all units at the boost clock: datasheets round.
 const ROUNDING: f64 = 0.1;
 
-/// Returns the least and the greatest value of a figure.
-pub(super) fn range(key: &str) -> (f64, f64) {
-    let known = FIGURES.iter().find(|(known, ..)| *known == key);
-    known.map_or((f64::MIN_POSITIVE, f64::MAX), |(_, min, max, _)| (*min, *max))
+/// Returns the least value, the greatest value and the unit of a figure.
+pub(super) fn limits(key: &str) -> (f64, f64, &'static str) {
+    let is_of_key = |known: &str| known == key || (known == ANY_FORMAT && key.ends_with(ANY_FORMAT));
+    let found = FIGURES.into_iter().find(|(known, ..)| is_of_key(known));
+    found.map_or((f64::MIN_POSITIVE, f64::MAX, ""), |(_, min, max, unit)| (min, max, unit))
 }
 
-/// How strictly figures are checked.
+/// Strictness of the checks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sense {
     /// Whether the file says that its figures are meant as they are.
@@ -60,7 +54,7 @@ impl Sense {
         let expected =
             "a number above 0; leave the key out if the chip has no such unit or error correction costs no memory";
         let value = section.read(key, expected, |value| value.as_f64().filter(|number| *number > 0.0))?;
-        let (_, min, max, unit) = *FIGURES.iter().find(|(known, ..)| *known == key)?;
+        let (min, max, unit) = limits(key);
         let widened = if self.is_unusual { UNUSUAL } else { 1.0 };
         if (min / widened..=max * widened).contains(&value) {
             return Some(value);

@@ -1,4 +1,7 @@
 //! The kinds of files that are read, and how much of each.
+#![expect(clippy::indexing_slicing, reason = "there is a row for every kind")]
+
+use Limit::{Bytes, Records};
 
 /// A kind of file that this program reads. Each has one limit and one parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,41 +63,46 @@ pub enum Limit {
 
 const MIB: u64 = 1 << 20;
 
+/// Each kind in words, and how much of such a file is read.
+const KINDS: [(FileKind, &str, Limit); 22] = [
+    (FileKind::ModelConfig, "model's config.json", Bytes(16 * MIB)),
+    (FileKind::QuantisationConfig, "model's hf_quant_config.json", Bytes(16 * MIB)),
+    (FileKind::GenerationConfig, "model's generation_config.json", Bytes(MIB)),
+    (FileKind::Hardware, "hardware file", Bytes(MIB)),
+    (FileKind::EfficiencyTable, "table of efficiencies", Bytes(64 * MIB)),
+    (FileKind::Correction, "correction", Bytes(MIB)),
+    (FileKind::LatencyModel, "latency model", Bytes(MIB)),
+    (FileKind::ColdStart, "file of fitted start-up rates", Bytes(MIB)),
+    (FileKind::Batch, "batch", Bytes(256 * MIB)),
+    (FileKind::ServerConfig, "server configuration", Bytes(16 * MIB)),
+    (FileKind::Profile, "load profile", Bytes(16 * MIB)),
+    (FileKind::Requests, "request file", Records(100_000_000)),
+    (FileKind::Grid, "grid", Bytes(4 * MIB)),
+    (FileKind::SweepTable, "table of a sweep", Bytes(512 * MIB)),
+    (FileKind::Trace, "trace or report", Records(20_000_000)),
+    (FileKind::KvEventDump, "dump of KV events", Records(20_000_000)),
+    (FileKind::ServingFigures, "file of measured figures", Records(1_000_000)),
+    (FileKind::ClosedLoop, "file of closed-loop runs", Records(1_000_000)),
+    (FileKind::KernelTimings, "file of kernel timings", Records(10_000_000)),
+    (FileKind::KernelParquet, "parquet table", Bytes(256 * MIB)),
+    (FileKind::Certificate, "meta.toml", Bytes(MIB)),
+    (FileKind::PlainText, "text", Bytes(16 * MIB)),
+];
+
 impl FileKind {
-    /// Every kind.
-    pub const ALL: [FileKind; 22] = [
-        FileKind::ModelConfig,
-        FileKind::QuantisationConfig,
-        FileKind::GenerationConfig,
-        FileKind::Hardware,
-        FileKind::EfficiencyTable,
-        FileKind::Correction,
-        FileKind::LatencyModel,
-        FileKind::ColdStart,
-        FileKind::Batch,
-        FileKind::ServerConfig,
-        FileKind::Profile,
-        FileKind::Requests,
-        FileKind::Grid,
-        FileKind::SweepTable,
-        FileKind::Trace,
-        FileKind::KvEventDump,
-        FileKind::ServingFigures,
-        FileKind::ClosedLoop,
-        FileKind::KernelTimings,
-        FileKind::KernelParquet,
-        FileKind::Certificate,
-        FileKind::PlainText,
-    ];
+    /// Returns every kind.
+    pub fn all() -> impl Iterator<Item = FileKind> {
+        KINDS.into_iter().map(|(kind, ..)| kind)
+    }
 
     /// Returns what such a file is, in words.
     pub fn name(self) -> &'static str {
-        self.about().0
+        KINDS[self as usize].1
     }
 
     /// Returns how much of such a file is read.
     pub fn limit(self) -> Limit {
-        self.about().1
+        KINDS[self as usize].2
     }
 
     /// Returns whether such a file is no text.
@@ -107,32 +115,16 @@ impl FileKind {
     pub fn may_be_gzip(self) -> bool {
         matches!(self, FileKind::Trace | FileKind::Requests | FileKind::KvEventDump)
     }
+}
 
-    fn about(self) -> (&'static str, Limit) {
-        use Limit::{Bytes, Records};
-        match self {
-            FileKind::ModelConfig => ("model's config.json", Bytes(16 * MIB)),
-            FileKind::QuantisationConfig => ("model's hf_quant_config.json", Bytes(16 * MIB)),
-            FileKind::GenerationConfig => ("model's generation_config.json", Bytes(MIB)),
-            FileKind::Hardware => ("hardware file", Bytes(MIB)),
-            FileKind::EfficiencyTable => ("table of efficiencies", Bytes(64 * MIB)),
-            FileKind::Correction => ("correction", Bytes(MIB)),
-            FileKind::LatencyModel => ("latency model", Bytes(MIB)),
-            FileKind::ColdStart => ("file of fitted start-up rates", Bytes(MIB)),
-            FileKind::Batch => ("batch", Bytes(256 * MIB)),
-            FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),
-            FileKind::Profile => ("load profile", Bytes(16 * MIB)),
-            FileKind::Requests => ("request file", Records(100_000_000)),
-            FileKind::Grid => ("grid", Bytes(4 * MIB)),
-            FileKind::SweepTable => ("table of a sweep", Bytes(512 * MIB)),
-            FileKind::Trace => ("trace or report", Records(20_000_000)),
-            FileKind::KvEventDump => ("dump of KV events", Records(20_000_000)),
-            FileKind::ServingFigures => ("file of measured figures", Records(1_000_000)),
-            FileKind::ClosedLoop => ("file of closed-loop runs", Records(1_000_000)),
-            FileKind::KernelTimings => ("file of kernel timings", Records(10_000_000)),
-            FileKind::KernelParquet => ("parquet table", Bytes(256 * MIB)),
-            FileKind::Certificate => ("meta.toml", Bytes(MIB)),
-            FileKind::PlainText => ("text", Bytes(16 * MIB)),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_stand_where_their_number_says() {
+        for (index, kind) in FileKind::all().enumerate() {
+            assert_eq!(kind as usize, index);
         }
     }
 }

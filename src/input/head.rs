@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What a file begins with.
+/// The beginning of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The kind of text.

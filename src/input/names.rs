@@ -6,7 +6,7 @@ const MAX_COMPARED_BYTES: usize = 256;
 const MAX_SUGGESTIONS: usize = 3;
 /// Least Jaro–Winkler similarity of a suggestion.
 const MIN_SIMILARITY: f64 = 0.8;
-/// What it adds to the similarity if a candidate has all numbers of the name.
+/// Similarity that a candidate gains if it has all numbers of the name.
 const SAME_NUMBERS: f64 = 0.2;
 
 /// Reduces a name to lower-case letters, digits and dots, so that `H100_SXM`, `h100-sxm` and `h100 sxm` are equal.

@@ -16,7 +16,7 @@ const HEAD_BYTES: u64 = 256 << 10;
 const GZIP: &[u8] = b"\x1f\x8b";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a file that is read record by record consists of.
+/// A unit of a file that is read record by record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// A row of csv. An unclosed quote makes one row of the rest of a file.
@@ -156,7 +156,7 @@ pub fn read_error(origin: &str, error: io::Error) -> Error {
     Error::io(origin, error)
 }
 
-/// How much was read: bytes since the last record began, and records.
+/// Bytes that were read since the last record began, and records.
 pub struct RecordCount {
     kind: FileKind,
     record: Cell<Record>,
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_endless_file_of_any_kind_ends_in_an_error_that_names_it() {
-        for kind in FileKind::ALL {
+        for kind in FileKind::all() {
             let mut endless = Input::new(kind, "endless", io::repeat(b'x')).unwrap().stream();
             let error = read_error("endless", io::copy(&mut endless, &mut io::sink()).unwrap_err());
             assert_eq!(error.kind(), ErrorKind::Parse);
@@ -265,7 +265,7 @@ mod tests {
             (b"{\0}\0", "holds zero bytes"),
         ] {
             let takes = |kind: FileKind| kind.is_binary() || (kind.may_be_gzip() && start.starts_with(GZIP));
-            for kind in FileKind::ALL.into_iter().filter(|kind| !takes(*kind)) {
+            for kind in FileKind::all().filter(|kind| !takes(*kind)) {
                 let message = message(Input::new(kind, "f", start));
                 assert!(message.starts_with(&format!("f: {expected}")) && message.contains(kind.name()), "{message}");
             }
@@ -277,7 +277,7 @@ mod tests {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         io::Write::write_all(&mut packed, b"\xef\xbb\xbf{\"meta\": {}}\n").unwrap();
         let packed = packed.finish().unwrap();
-        for kind in FileKind::ALL.into_iter().filter(|kind| kind.may_be_gzip()) {
+        for kind in FileKind::all().filter(|kind| kind.may_be_gzip()) {
             let input = Input::new(kind, "f.gz", packed.as_slice()).unwrap();
             assert_eq!(input.head(), b"{\"meta\": {}}\n");
             assert_eq!(input.text().unwrap(), "{\"meta\": {}}\n");

@@ -183,8 +183,7 @@ impl<'r> Row<'r> {
     /// Returns the error of a cell.
     pub fn bad(&self, column: &str, expected: impl std::fmt::Display) -> Error {
         let found = self.text(column).map_or_else(|| "nothing".to_owned(), |text| cut(&text));
-        let name = self.header.name(column).unwrap_or(column);
-        Error::bad_row(self.origin, self.number, name, found, expected)
+        Error::bad_row(self.origin, self.number, self.name(column), found, expected)
     }
 
     /// Reads the row as a struct, whose fields have the names of columns; see [`read_texts`].

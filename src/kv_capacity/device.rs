@@ -1,5 +1,4 @@
-//! What a GPU's memory is not there for: its driver, and what an engine allocates besides weights, activations and KV cache. Uses
-//! `hardware`.
+//! Memory of a GPU that the driver takes, and that an engine allocates besides weights, activations and KV cache. Uses `hardware`.
 
 use crate::hardware::Hardware;
 use crate::units::GIB;

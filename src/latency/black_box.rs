@@ -47,7 +47,7 @@ pub struct BlackBox {
 }
 
 impl BlackBox {
-    /// What a step's time may rise with, by the names that training tables have.
+    /// Quantities that a step's time may rise with, under their names in training tables.
     pub const COLUMNS: [&str; NUM_COLUMNS] =
         ["prefill_tokens", "num_decode", "num_prefill", "kv_tokens", "decode_tokens*kv_tokens", "batch_size^2"];
 

@@ -145,7 +145,7 @@ impl KvTransfers {
         Ok(transfers)
     }
 
-    /// Returns what copies of a direction find: what was given, or what is assumed of a disk.
+    /// Returns the link of a direction: the given one, or the assumed disk.
     pub fn link(&self, direction: TransferDirection) -> TransferLink {
         match direction {
             TransferDirection::GpuToCpu => self.gpu_to_cpu,

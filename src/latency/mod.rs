@@ -52,8 +52,8 @@ pub trait LatencyModel: Send + Sync {
         self.step_time_us(requests)
     }
 
-    /// What the sampler does for a request with sampling parameters of its own, or with none. Defaults to what
-    /// [`sampling_step_time_us`](Self::sampling_step_time_us) makes no difference of.
+    /// The sampler's work for a request with sampling parameters of its own, or with none. Defaults to no work, of which
+    /// [`sampling_step_time_us`](Self::sampling_step_time_us) makes no difference.
     fn sampler_work(&self, _own: OwnSampling) -> SamplerWork {
         SamplerWork::default()
     }

@@ -1,9 +1,8 @@
 //! Reads the attention of every layer.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "layers are limited when they are read")]
 
-use super::family::{AttentionRule, BiasRule, Family, Hybrid, QkNorm};
+use super::family::{AttentionRule, BiasRule, Family, Hybrid, LayerKind, QkNorm};
 use super::hybrid;
-use super::layer_kind::LayerKind;
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
 use super::sizes::{LayerReader, has_size, optional_size, size};
 use super::{sparse, window};

@@ -1,4 +1,5 @@
 //! The longest context of a model: its position embeddings, stretched by a scaling of rotary embeddings.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length times a factor, both limited")]
 
 use super::sizes::{length, optional_length};
 use crate::input::{Keys, NumberRange};
@@ -24,11 +25,6 @@ pub(super) fn context_length(text: &Keys<'_>, model_type: &str) -> u64 {
     let Some(kind) = kind.filter(|kind| !matches!(*kind, "su" | "longrope" | "llama3")) else { return stated };
     let Some(factor) = rope.number("factor", FACTOR) else { return stated };
     let original = optional_length(&rope, "original_max_position_embeddings").filter(|_| kind == "yarn");
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a length times a factor, both limited"
-    )]
     let scaled = (original.unwrap_or(stated) as f64 * factor) as u64;
     scaled.max(1)
 }

@@ -20,6 +20,19 @@ pub(super) enum Hybrid {
     NemotronH,
 }
 
+/// Work of a layer in a hybrid model, beside the feed-forward part that its family gives to all layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerKind {
+    /// It attends to a KV cache.
+    Attention,
+    /// It keeps a state.
+    State,
+    /// It is a dense feed-forward part and nothing else.
+    Dense,
+    /// It is routed experts and nothing else.
+    Experts,
+}
+
 /// Attention projections with a bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BiasRule {

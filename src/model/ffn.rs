@@ -3,8 +3,7 @@
 
 use serde_json::Value;
 
-use super::family::FfnRule;
-use super::layer_kind::LayerKind;
+use super::family::{FfnRule, LayerKind};
 use super::shape::{DenseFfn, Moe};
 use super::sizes::{LayerReader, check_length, optional_count, optional_size, size};
 use crate::input::Keys;

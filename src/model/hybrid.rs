@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::family::Hybrid;
-use super::layer_kind::LayerKind;
+use super::family::{Hybrid, LayerKind};
 use super::shape::{Recurrence, StateMixer};
 use super::sizes::{LayerReader, check_length, optional_size, size};
 use crate::dtype::DType;
@@ -67,6 +66,16 @@ fn pattern(text: &Keys<'_>) -> Vec<LayerKind> {
     text.read(key, expected, read).unwrap_or_default()
 }
 
+/// Keys of the heads with a state, their width, the key heads, their width, and the tokens that the convolution sees.
+const MAMBA_SIZES: [&str; 5] = ["mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"];
+const DELTA_NET_SIZES: [&str; 5] = [
+    "linear_num_value_heads",
+    "linear_value_head_dim",
+    "linear_num_key_heads",
+    "linear_key_head_dim",
+    "linear_conv_kernel_dim",
+];
+
 /// Reads the mixer that all layers with a state share.
 pub(super) fn state_mixer(of: &LayerReader<'_>) -> StateMixer {
     let LayerReader { text, family, plain, .. } = *of;
@@ -77,47 +86,40 @@ pub(super) fn state_mixer(of: &LayerReader<'_>) -> StateMixer {
             default
         }),
     };
-    let flag = |key: &str, default: bool| text.flag(key).unwrap_or(default);
-    let mixer = if family.hybrid == Some(Hybrid::NemotronH) {
+    let is_mamba = family.hybrid == Some(Hybrid::NemotronH);
+    let sizes = if is_mamba { MAMBA_SIZES } else { DELTA_NET_SIZES };
+    let [num_heads, head_dim, num_key_heads, key_head_dim, conv_kernel] = sizes.map(|key| size(text, key));
+    let delta_net = StateMixer {
+        recurrence: Recurrence::GatedDeltaNet,
+        num_heads,
+        head_dim,
+        num_key_heads,
+        key_head_dim,
+        conv_kernel,
+        chunk_size: DELTA_NET_CHUNK,
+        conv_bias: false,
+        bias: false,
+        state_dtype: of.dtype,
+        in_weights: plain,
+        gate_weights: plain,
+        out_weights: plain,
+    };
+    let mixer = if is_mamba {
         StateMixer {
             recurrence: Recurrence::Mamba2,
-            num_heads: size(text, "mamba_num_heads"),
-            head_dim: size(text, "mamba_head_dim"),
-            num_key_heads: size(text, "n_groups"),
-            key_head_dim: size(text, "ssm_state_size"),
-            conv_kernel: size(text, "conv_kernel"),
             chunk_size: size(text, "chunk_size"),
-            conv_bias: flag("use_conv_bias", true),
-            bias: flag("use_bias", false),
+            conv_bias: text.flag("use_conv_bias").unwrap_or(true),
+            bias: text.flag("use_bias").unwrap_or(false),
             // vLLM, `NemotronHForCausalLMConfig`: float32 unless the file says otherwise.
             state_dtype: state_dtype("mamba_ssm_cache_dtype", DType::Float32),
-            in_weights: plain,
-            gate_weights: plain,
-            out_weights: plain,
+            ..delta_net
         }
     } else {
-        StateMixer {
-            recurrence: Recurrence::GatedDeltaNet,
-            num_heads: size(text, "linear_num_value_heads"),
-            head_dim: size(text, "linear_value_head_dim"),
-            num_key_heads: size(text, "linear_num_key_heads"),
-            key_head_dim: size(text, "linear_key_head_dim"),
-            conv_kernel: size(text, "linear_conv_kernel_dim"),
-            chunk_size: DELTA_NET_CHUNK,
-            conv_bias: false,
-            bias: false,
-            // vLLM, `Qwen3_5ForConditionalGenerationConfig`; Qwen3-Next has no such key and takes the model's format.
-            state_dtype: state_dtype("mamba_ssm_dtype", of.dtype),
-            in_weights: plain,
-            gate_weights: plain,
-            out_weights: plain,
-        }
+        // vLLM, `Qwen3_5ForConditionalGenerationConfig`; Qwen3-Next has no such key and takes the model's format.
+        StateMixer { state_dtype: state_dtype("mamba_ssm_dtype", of.dtype), ..delta_net }
     };
     if !mixer.num_heads.is_multiple_of(mixer.num_key_heads) {
-        let (key, heads) = match mixer.recurrence {
-            Recurrence::GatedDeltaNet => ("linear_num_key_heads", "linear_num_value_heads"),
-            Recurrence::Mamba2 => ("n_groups", "mamba_num_heads"),
-        };
+        let [heads, _, key, ..] = sizes;
         text.problem(key, format!("must divide {heads} = {}", mixer.num_heads));
     }
     mixer

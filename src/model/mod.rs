@@ -8,7 +8,6 @@ mod context_length;
 mod family;
 mod ffn;
 mod hybrid;
-mod layer_kind;
 mod names;
 mod own_sampling;
 mod pattern;

@@ -1,4 +1,4 @@
-//! What a request's own sampling parameters ask of the sampler, and what the sampler does for the requests of a step together.
+//! The sampler's work that follows from a request's own sampling parameters, and its work for all requests of a step.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -6,8 +6,8 @@ use super::SamplingParams;
 use super::sampling::{GREEDY_BELOW, is_penalty};
 use crate::input::{Keys, NumberRange};
 
-/// What the sampler does in a step. It does for all rows of logits what any of the step's requests needs: one request with top-p has
-/// the logits of all requests sorted.
+/// The sampler's work in a step. It does the work that any request needs for all rows of logits: one request with top-p has the logits of
+/// all requests sorted.
 ///
 /// Work of several requests is joined by `|`; the default is that of none.
 ///

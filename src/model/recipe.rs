@@ -1,11 +1,11 @@
-//! How a checkpoint that is not built in is taken as quantised: by what its publisher does, as far as that is known.
+//! The assumed quantisation of a checkpoint that is not built in: its publisher's usual one, as far as that is known.
 
 use serde_json::{Value, json};
 
 use super::names::{Scheme, plain_scheme};
 use crate::dtype::MatmulFormat;
 
-/// What is assumed of a quantised checkpoint.
+/// The assumed quantisation of a checkpoint.
 pub(super) struct Recipe {
     /// Suffix of the model's name.
     pub(super) label: &'static str,
@@ -70,7 +70,7 @@ impl Recipe {
         })
     }
 
-    /// What is assumed, and the way out.
+    /// The assumption in words, and the way out.
     pub(super) fn description(&self) -> String {
         let weights = plain_scheme(self.format).map_or("bfloat16", |(.., what)| what).to_owned() + self.except;
         let cache = if self.has_fp8_cache { "a KV cache in fp8" } else { "the base's KV cache" };

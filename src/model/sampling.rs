@@ -67,7 +67,7 @@ impl SamplingParams {
         work.has_top_p() || work.has_top_k()
     }
 
-    /// What the sampler does for requests that set no parameters.
+    /// The sampler's work for requests that set no parameters.
     pub(crate) fn work(&self) -> SamplerWork {
         OwnSampling::default().over(self)
     }

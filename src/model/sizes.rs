@@ -1,7 +1,6 @@
 //! Sizes and lists of a model's configuration: the limits that every reader of keys shares, and the readers of layers.
 
-use super::family::Family;
-use super::layer_kind::LayerKind;
+use super::family::{Family, LayerKind};
 use crate::dtype::{DType, WeightFormat};
 use crate::input::Keys;
 

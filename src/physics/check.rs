@@ -1,6 +1,6 @@
 //! Whether a deployment fits a model: divisible heads and widths, enough layers and experts.
 
-use crate::deployment::{AttentionBackend, CudagraphMode, Deployment};
+use crate::deployment::{AttentionBackend, CudagraphMode, Deployment, name_of};
 use crate::dtype::WeightFormat;
 use crate::error::{Error, Result, each_once};
 use crate::model::{Attention, Model, Recurrence, Window};
@@ -129,7 +129,7 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
     if let Some(backend) = deployment.attention_backend.filter(|backend| *backend != AttentionBackend::FlashAttn) {
         remarks.push(format!(
             "attention_backend = {}: no kernels of it were measured, those of the tables stand in",
-            backend.name()
+            name_of(&backend)
         ));
     }
     let has_experts = model.layers.iter().any(|group| group.moe.is_some());

@@ -68,28 +68,25 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
                 list.push(small::attention_gate(&heads, activation));
             }
         }
-        Attention::Mla(latent) if latent.sparse.is_some() => {
-            let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
-            list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
-            list.extend(small::before_mla(latent, activation, ranks));
-            list.extend(gemms(&matrices, &[IndexerQProj, IndexerKProj]));
-            if let Some(indexer) = sparse::indexer(latent) {
-                list.extend(sparse::templates(indexer, index(indexer_window(group)), activation));
-            }
-            list.push(small::kv_cache_write(&heads, activation));
-            list.extend(gemms(&matrices, &[QAbsorb]));
-            list.extend([prefill(heads), decode(heads)]);
-            list.extend(gemms(&matrices, &[VUp]));
-        }
         Attention::Mla(latent) => {
             let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
             list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
             list.extend(small::before_mla(latent, activation, ranks));
+            if let Some(indexer) = sparse::indexer(latent) {
+                list.extend(gemms(&matrices, &[IndexerQProj, IndexerKProj]));
+                list.extend(sparse::templates(indexer, index(indexer_window(group)), activation));
+            }
             list.push(small::kv_cache_write(&heads, activation));
-            list.extend(gemms(&matrices, &[KvBProj, KvBProjContext]));
-            list.extend(small::prefill_mla(latent, context.kv_dtype, activation, ranks));
-            list.push(prefill(mla::prefill_heads(latent, activation, ranks)));
-            list.extend(gemms(&matrices, &[QAbsorb]));
+            if latent.sparse.is_some() {
+                // Chunks are absorbed as decodes are.
+                list.extend(gemms(&matrices, &[QAbsorb]));
+                list.push(prefill(heads));
+            } else {
+                list.extend(gemms(&matrices, &[KvBProj, KvBProjContext]));
+                list.extend(small::prefill_mla(latent, context.kv_dtype, activation, ranks));
+                list.push(prefill(mla::prefill_heads(latent, activation, ranks)));
+                list.extend(gemms(&matrices, &[QAbsorb]));
+            }
             list.push(decode(heads));
             list.extend(gemms(&matrices, &[VUp]));
         }

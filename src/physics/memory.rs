@@ -18,7 +18,6 @@ use super::state_shape::StateHeads;
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KvCacheBytes {
     /// The window; a token outside it needs no cache in these layers.
@@ -31,7 +30,6 @@ pub struct KvCacheBytes {
 
 /// The states of layers that keep one per request, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateBytes {
     /// Layers with a state in the stage; fractional where stages share a kind of layer unevenly.
@@ -44,7 +42,6 @@ pub struct StateBytes {
 ///
 /// With pipeline stages the order of layers of different kinds is not known, so each stage has its share of each kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// Bytes of weights per rank, stage by stage.

@@ -104,7 +104,8 @@ fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
         }
         Attention::Mla(mla) => {
             let norms = mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0);
-            norms + sparse::indexer(mla).map_or(0, sparse::norm_elements)
+            // The norm of index keys, a `LayerNorm`, has a weight and a bias.
+            norms + sparse::indexer(mla).map_or(0, |indexer| 2 * indexer.head_dim)
         }
         Attention::State(mixer) => state::other_elements(mixer, context),
         Attention::None => 0,

@@ -28,7 +28,6 @@ use super::template::Template;
 ///
 /// Operators are those of one rank of each pipeline stage in sequence, so their times sum to the latency of a step.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct StepPlan {
     /// Kinds of attention window in the model, in the order of [`BatchSums::windows`].
     pub windows: Vec<Window>,
@@ -59,7 +58,7 @@ pub struct StepPlan {
     /// ```
     pub sampling: SamplingParams,
     sampler: Sampler,
-    /// What the sampler does in every step. Its kernels follow from this.
+    /// The sampler's work in every step. Its kernels follow from it.
     pub(crate) sampler_work: SamplerWork,
     /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
     /// without shared experts.
@@ -212,19 +211,12 @@ impl StepPlan {
     /// Kernel launches of a step of many requests that has every operator, and the calls among them that graphs are split at: attention, of
     /// chunks and decodes alike, and the kernels of layers with a state.
     pub(crate) fn launches(&self) -> (u64, u64) {
-        let is = |entry: &&Entry, kind| entry.id.kind == kind;
+        use OperatorKind::{AttentionDecode, AttentionPrefill, IndexerDecode, IndexerPrefill, StateUpdate};
         let is_counted = |entry: &&Entry| {
-            !is(entry, OperatorKind::AttentionPrefill)
-                && !is(entry, OperatorKind::IndexerPrefill)
-                && !entry.template.kernel.is_for_few_rows()
+            !matches!(entry.id.kind, AttentionPrefill | IndexerPrefill) && !entry.template.kernel.is_for_few_rows()
         };
-        let kernels = self.entries.iter().filter(is_counted);
-        let is_call = |entry: &&Entry| {
-            [OperatorKind::AttentionDecode, OperatorKind::IndexerDecode, OperatorKind::StateUpdate]
-                .iter()
-                .any(|kind| is(entry, *kind))
-        };
-        let calls = self.entries.iter().filter(is_call);
+        let is_call = |entry: &&Entry| matches!(entry.id.kind, AttentionDecode | IndexerDecode | StateUpdate);
+        let (kernels, calls) = (self.entries.iter().filter(is_counted), self.entries.iter().filter(is_call));
         let launches = |entry: &Entry| entry.count * entry.template.kernel.launches();
         (kernels.map(launches).sum(), calls.map(|entry| entry.count).sum())
     }

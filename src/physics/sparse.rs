@@ -108,11 +108,6 @@ pub(super) fn matrices(mla: &MlaAttention, indexer: &Indexer, hidden: u64) -> [M
     ]
 }
 
-/// Weight and bias of the key's norm (`k_norm` is a `LayerNorm`).
-pub(super) fn norm_elements(indexer: &Indexer) -> u64 {
-    2 * indexer.head_dim
-}
-
 /// Kernels of the indexer after its projections; `window_index` is that of the full window.
 pub(super) fn templates(indexer: &Indexer, window_index: usize, activation: DType) -> [Template; 4] {
     let heads = indexer_heads(indexer);

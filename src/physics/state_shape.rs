@@ -245,12 +245,7 @@ impl StateKernel {
 
     /// Name in tables and measurement files.
     pub fn name(self) -> &'static str {
-        match self {
-            StateKernel::ConvPrefill => "conv_prefill",
-            StateKernel::ConvDecode => "conv_decode",
-            StateKernel::ChunkScan => "chunk_scan",
-            StateKernel::StateUpdate => "state_update",
-        }
+        self.kind().name()
     }
 
     /// The kernel of a name in tables and measurement files.

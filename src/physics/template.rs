@@ -2,7 +2,7 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
-use super::batch::WindowSums;
+use super::batch::{BatchSums, WindowSums};
 use super::communication::{Collective, ExchangeShape, RankGroup};
 use super::experts::Experts;
 use super::matrix::Matrix;
@@ -10,10 +10,10 @@ use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
 use super::rows::{Rows, Step};
-use super::state_call::state_call;
-use super::state_shape::{StateHeads, StateKernel};
+use super::state_shape::{StateHeads, StateKernel, StateShape};
 use super::work::{Shape, Work};
 use crate::dtype::DType;
+use crate::units::{real, real_wide};
 
 /// The kernel of an operator, without its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -164,4 +164,18 @@ fn score_dtype(heads: &AttentionHeads, activation: DType) -> DType {
 fn attention(step: &Step<'_>, heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64, pairs: f64) -> Work {
     let heads = HeadShape::new(heads, step.activation);
     Work { flops: heads.flops(pairs), bytes: heads.bytes(1.0, query_tokens as f64, kv_tokens as f64) }
+}
+
+/// Work and shape of one call of `kernel` over a batch; `None` if the batch has no tokens for it. Padding has no state to read.
+pub(crate) fn state_call(kernel: StateKernel, heads: StateHeads, batch: &BatchSums) -> Option<(Work, Kernel)> {
+    let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, num_decodes, .. } = *batch;
+    let (num_requests, num_tokens, squared_tokens) = if kernel.is_prefill() {
+        (num_prefills, prefill_tokens, real_wide(prefill_squared_tokens))
+    } else {
+        (num_decodes, num_decodes, real(num_decodes))
+    };
+    let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
+    let shape = StateShape { kernel, heads, requests: real(num_requests), tokens: real(num_tokens) };
+    let mean_query_tokens = squared_tokens / shape.tokens;
+    Some((shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens, mean_query_tokens }))
 }

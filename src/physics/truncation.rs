@@ -161,7 +161,7 @@ pub(super) fn drawn_bytes_per_logit(logit_bytes: f64) -> f64 {
 pub(super) const DRAWN_LAUNCHES: u64 = 4;
 
 impl Truncation {
-    /// How the version of `engine` truncates.
+    /// The truncation of the version of `engine`.
     pub fn of(engine: &Engine) -> Self {
         if !engine.is_vllm() {
             return Truncation::JointRejection;
@@ -214,7 +214,7 @@ fn sorted(top_p: bool, top_k: bool, vocab: u64, rows: Rows) -> Vec<Template> {
         Template::streaming(kind, rows, bytes_per_logit * vocab as f64, kernel)
     };
     let mut list = Vec::new();
-    // Where a search serves many rows, few are sorted for top-k too.
+    // If a search serves many rows, few rows are sorted for top-k too.
     let sorts_for_top_k = rows == Rows::FewSampled;
     if top_p || sorts_for_top_k {
         list.push(row(TopPSort, SORT_BYTES_PER_LOGIT, Kernel::Sort { launches: SORT_LAUNCHES }));

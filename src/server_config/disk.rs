@@ -8,7 +8,7 @@ use crate::replay::KvDisk;
 /// The spec of a connector that has secondary tiers.
 pub(super) const SPEC: &str = "TieringOffloadingSpec";
 
-const KEY: &str = "kv_transfer_config";
+pub(super) const KEY: &str = "kv_transfer_config";
 
 /// Most threads of a direction, far more than a host has.
 const MAX_THREADS: u64 = 4096;
@@ -27,21 +27,17 @@ pub struct KvDiskTier {
 impl KvDiskTier {
     /// Reads `secondary_tiers`; `None` for an empty list, or for one at fault, which is told.
     pub(super) fn read(keys: &Keys<'_>, value: &Value) -> Option<Self> {
-        let Some(tiers) = value.as_array() else {
-            keys.problem(KEY, format!("has secondary_tiers = {value}: it must be a list with one tier"));
-            return None;
+        let fault = |problem: String| {
+            keys.problem(KEY, problem);
+            None
         };
-        match tiers.as_slice() {
-            [] => None,
-            [Value::Object(tier)] => Self::read_tier(keys, tier),
-            [tier] => {
-                keys.problem(KEY, format!("has secondary_tiers = [{tier}]: a tier must be an object"));
-                None
-            }
-            _ => {
-                let problem = format!("has secondary_tiers with {} tiers: one of the type fs is modelled", tiers.len());
-                keys.problem(KEY, problem);
-                None
+        match value.as_array().map(Vec::as_slice) {
+            None => fault(format!("has secondary_tiers = {value}: it must be a list with one tier")),
+            Some([]) => None,
+            Some([Value::Object(tier)]) => Self::read_tier(keys, tier),
+            Some([tier]) => fault(format!("has secondary_tiers = [{tier}]: a tier must be an object")),
+            Some(tiers) => {
+                fault(format!("has secondary_tiers with {} tiers: one of the type fs is modelled", tiers.len()))
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The host's tier of KV blocks as vLLM's arguments give it: `kv_offloading_size`, or a connector in `kv_transfer_config`.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; sizes are positive")]
 
 use serde_json::Value;
 
-use super::disk::{KvDiskTier, SPEC};
+use super::disk::{KEY, KvDiskTier, SPEC};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::input::{Keys, NumberRange, object_or_text};
@@ -44,7 +45,7 @@ impl KvOffloading {
         keys.read("kv_offloading_backend", "native: LMCache is not modelled", |value| {
             (value == "native").then_some(())
         });
-        let connector = keys.get("kv_transfer_config").and_then(|value| Self::read_connector(keys, value));
+        let connector = keys.get(KEY).and_then(|value| Self::read_connector(keys, value));
         if gib.is_some() && connector.is_some() {
             keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
         }
@@ -55,7 +56,7 @@ impl KvOffloading {
     /// Reads a connector, an object or its JSON.
     fn read_connector(keys: &Keys<'_>, value: &Value) -> Option<Self> {
         let Some(config) = object_or_text(value) else {
-            keys.problem("kv_transfer_config", "must be an object or its JSON");
+            keys.problem(KEY, "must be an object or its JSON");
             return None;
         };
         let mut tier = KvOffloading::NONE;
@@ -65,26 +66,24 @@ impl KvOffloading {
                 ("kv_role", Value::String(role)) if role == "kv_both" => {}
                 ("kv_connector_extra_config", Value::Object(extra)) => {
                     if extra.contains_key("num_cpu_blocks") && extra.contains_key("cpu_bytes_to_use") {
-                        keys.problem("kv_transfer_config", "has num_cpu_blocks beside cpu_bytes_to_use: keep one");
+                        keys.problem(KEY, "has num_cpu_blocks beside cpu_bytes_to_use: keep one");
                     }
                     for (key, value) in extra {
                         tier.read_extra(keys, key, value);
                     }
                     if tier.disk.is_some() && extra.get("spec_name").is_none_or(|spec| spec != SPEC) {
-                        keys.problem("kv_transfer_config", format!("has secondary_tiers without the spec_name {SPEC}"));
+                        keys.problem(KEY, format!("has secondary_tiers without the spec_name {SPEC}"));
                     }
                 }
-                _ => keys.problem(
-                    "kv_transfer_config",
-                    format!("has {key} = {value}: only {CONNECTOR} with the role kv_both is modelled"),
-                ),
+                _ => keys
+                    .problem(KEY, format!("has {key} = {value}: only {CONNECTOR} with the role kv_both is modelled")),
             }
         }
         if !config.contains_key("kv_connector") {
-            keys.problem("kv_transfer_config", format!("names no kv_connector: give {CONNECTOR}"));
+            keys.problem(KEY, format!("names no kv_connector: give {CONNECTOR}"));
         }
         if tier.size == KvOffloadingSize::Blocks(0) {
-            keys.problem("kv_transfer_config", "gives no cpu_bytes_to_use in kv_connector_extra_config");
+            keys.problem(KEY, "gives no cpu_bytes_to_use in kv_connector_extra_config");
         }
         Some(tier)
     }
@@ -98,13 +97,11 @@ impl KvOffloading {
             ("spec_name", ..) if value == "CPUOffloadingSpec" || value == SPEC => {}
             ("secondary_tiers", ..) => self.disk = KvDiskTier::read(keys, value),
             ("backpressure", ..) if value.is_null() => {}
-            ("backpressure", ..) => keys.problem(
-                "kv_transfer_config",
+            ("backpressure", ..) => keys.problem(KEY,
                 format!("has backpressure = {value}: it is not modelled, and off by default: leave it out"),
             ),
             ("self_describing_kv_events", ..) => {}
-            _ => keys.problem(
-                "kv_transfer_config",
+            _ => keys.problem(KEY,
                 format!(
                     "has {key} = {value} in kv_connector_extra_config: cpu_bytes_to_use or num_cpu_blocks above 0, offload_prompt_only, \
                      the eviction_policy lru and secondary_tiers are modelled"
@@ -120,11 +117,6 @@ impl KvOffloading {
     pub(super) fn tier(self, capacity: &KvCapacity, deployment: &Deployment) -> Result<KvOffload> {
         let block_bytes = (capacity.kv_bytes_per_token * f64::from(capacity.block_size)).max(1.0);
         let gpus = f64::from(deployment.tensor_parallel_size) * f64::from(deployment.pipeline_parallel_size);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "floats saturate; sizes are positive"
-        )]
         let num_cpu_blocks = match self.size {
             KvOffloadingSize::Blocks(blocks) => blocks,
             KvOffloadingSize::Gib(gib) => (gib * GIB / (block_bytes * gpus)) as u32,
@@ -144,11 +136,6 @@ impl KvOffloading {
                 KvOffloadingSize::Blocks(_) => Error::invalid_argument("num_cpu_blocks", 0, "must be at least 1"),
             });
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a block has fewer than 2^64 bytes"
-        )]
         let whole = |bytes: f64| bytes.round() as u64;
         let disk = self.disk.map(|disk| disk.tier(whole(block_bytes * gpus)));
         let (block_bytes, offload_prompt_only) = (whole(block_bytes), self.offload_prompt_only);

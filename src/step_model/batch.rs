@@ -115,7 +115,7 @@ impl StepModel {
     fn windowed_us<S: Simd, L: Layout>(&self, simd: S, tables: &StepTables, requests: L, tokens: u64) -> Option<f64> {
         let mut decodes = DecodeBatch::default();
         self.add_plain(simd, &mut decodes, requests, tokens);
-        tables.decodes_us(decodes.num_requests, decodes.num_sampled, |window| decodes.kv_tokens.get(window).copied())
+        tables.decodes_us(decodes.num_requests, decodes.num_requests, |window| decodes.kv_tokens.get(window).copied())
     }
 
     /// Adds plain decodes with `tokens` computed tokens in all.
@@ -123,7 +123,6 @@ impl StepModel {
     fn add_plain<S: Simd, L: Layout>(&self, simd: S, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
         let count = requests.len() as u64;
         decodes.num_requests += count;
-        decodes.num_sampled += count;
         for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(&self.plan.windows) {
             *kv_tokens += count
                 + match window {

@@ -7,7 +7,7 @@ use crate::physics::communication::{Collective, RankGroup};
 use crate::physics::{Kernel, Operator, OperatorId, OperatorKind, StepPlan};
 use crate::units::{GIGA, time_us};
 
-/// How weights come from the host.
+/// Reads of weights from the host.
 #[derive(Debug, Clone)]
 pub(super) struct HostReads {
     /// Share of an operator's calls whose weights are on the host; the other operators have none.
@@ -44,7 +44,7 @@ impl HostReads {
         )
     }
 
-    /// What reading the weights of `calls` adds to their times, as an operator of its own; `None` if none of them has weights.
+    /// Time that reads of weights add to `calls`, as an operator of its own; `None` if none of them has weights on the host.
     ///
     /// # Formula
     /// `Σ calls · max(0, w / (0.85 · r) − t)` over the calls whose weights are on the host, for `w` bytes of weights of a call, the link's rate

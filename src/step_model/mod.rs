@@ -206,7 +206,7 @@ impl StepModel {
         works.reduce(|all, work| all | work).map_or_else(|| self.clone(), |work| self.with_sampler_work(work))
     }
 
-    /// What the sampler does for a request with sampling parameters of its own, or with none.
+    /// The sampler's work for a request with sampling parameters of its own, or with none.
     pub fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
         own.over(&self.plan.sampling)
     }

@@ -73,7 +73,9 @@ impl StepModel {
             _ => operator.bytes,
         });
         if time_us > gpu_us {
-            operators.push(OperatorEstimate::waiting_for_launches(time_us - gpu_us));
+            // The GPU waits for the host to launch its kernels.
+            let waiting = OperatorEstimate::overhead("kernel_launches", time_us - gpu_us);
+            operators.push(OperatorEstimate { provenance: Provenance::Datasheet, ..waiting });
         }
         operators.iter_mut().for_each(|operator| operator.share = operator.time_us / time_us);
         let mut provenance: BTreeMap<Provenance, f64> = BTreeMap::new();

@@ -5,7 +5,9 @@ use crate::compare;
 use compare::is_rel;
 use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::internals::efficiency::curve::{
+    CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed,
+};
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
@@ -104,7 +106,7 @@ fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
         let all_reduce = series::<AllReduceModel>(gpu, |key| *key == AllReduceKind::Graph);
         assert_provenance(gpu, &all_reduce, |p| {
             let chip = chip_of::<AllReduceModel>(gpu, &all_reduce.key);
-            AllReduceCurve::new(&all_reduce, p[0], chip, Provenance::Measured).time(p[1])
+            CollectiveCurve::all_reduce(&all_reduce, p[0], chip, Provenance::Measured).time(p[1])
         });
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use ridgepoint::internals::efficiency::Provenance;
-use ridgepoint::internals::efficiency::curve::AllReduceCurve;
+use ridgepoint::internals::efficiency::curve::CollectiveCurve;
 use ridgepoint::internals::efficiency::family::AllReduceKind;
 use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
@@ -293,7 +293,7 @@ proptest! {
         for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
             let Ok(Some(series)) = table.series(&kind, &chip, &[]) else { continue };
             for gpus in [2.0, 3.0, 4.0, 64.0] {
-                let curve = AllReduceCurve::new(&series, gpus, chip, Provenance::Measured);
+                let curve = CollectiveCurve::all_reduce(&series, gpus, chip, Provenance::Measured);
                 for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {
                     let (time_us, _) = curve.time(message_bytes);
                     prop_assert!(time_us.is_finite() && time_us > 0.0, "{time_us} µs for {message_bytes} bytes on {gpus}");

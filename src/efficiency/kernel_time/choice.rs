@@ -22,13 +22,13 @@ use crate::hardware::{Architecture, Hardware, Interconnect};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
-/// How far kernels of another number format are: farther than any layer of the same.
+/// Distance of kernels of another number format. It is more than that of any layer of the same format.
 const STAND_IN_FORMAT: f64 = 1000.0;
 
 /// Distance of a slow kernel of another engine: just below that of another cache format.
 const SLOW: f64 = 9.0;
 
-/// How far experts are that were timed under another spread of tokens: farther than any layer of the assumed one.
+/// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
 const STAND_IN_ROUTING: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
@@ -65,7 +65,7 @@ pub(super) struct Choice<'a> {
     pub(super) tables: &'a Tables,
     /// The link between the GPUs.
     pub(super) link: Option<Interconnect>,
-    /// What the operator pays for leaving the GPUs that a link joins.
+    /// Cost of leaving the GPUs that a link joins.
     pub(super) crossing: Option<Crossing>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,
@@ -136,15 +136,7 @@ impl Choice<'_> {
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
             _ => (MatmulFormat::Bfloat16, None),
         };
-        let distance = |key: &MatmulFormat| {
-            if *key == format {
-                0.0
-            } else if Some(*key) == stand_in {
-                STAND_IN_FORMAT
-            } else {
-                f64::INFINITY
-            }
-        };
+        let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
         let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
         let format = found.series.key;
         self.note_fallback(&found);
@@ -263,13 +255,13 @@ impl Choice<'_> {
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let assumed = Routing::assumed(num_experts);
         let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
-        let distance = |key: &MoeKey| match () {
-            () if counts_a_gate_too_many(key) => f64::INFINITY,
-            () if key.format == format => of_routing(key.routing) + expert_layer_distance(key, &layer),
-            () if Some(key.format) == stand_in => {
-                STAND_IN_FORMAT + of_routing(key.routing) + expert_layer_distance(key, &layer)
+        let distance = |key: &MoeKey| match counts_a_gate_too_many(key) {
+            true => f64::INFINITY,
+            false => {
+                format_distance(key.format, format, stand_in)
+                    + of_routing(key.routing)
+                    + expert_layer_distance(key, &layer)
             }
-            () => f64::INFINITY,
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
         let MoeKey { format, routing, .. } = found[0].series.key;
@@ -303,6 +295,15 @@ impl Choice<'_> {
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
+    }
+}
+
+/// Distance of kernels of another number format: infinite, but for one that stands in for the wanted one.
+fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<MatmulFormat>) -> f64 {
+    match format {
+        own if own == wanted => 0.0,
+        other if Some(other) == stand_in => STAND_IN_FORMAT,
+        _ => f64::INFINITY,
     }
 }
 

@@ -1,8 +1,7 @@
 //! Chooses the series of collectives: the engine's own all-reduce, NCCL's as measured, or a price by the link.
 
-use super::super::collective_curve::{AllReduceCurve, ExchangeCurve};
-use super::super::exchange_model::ExchangeModel;
-use super::super::kernel_model::AllReduceModel;
+use super::super::collective_curve::CollectiveCurve;
+use super::super::collective_model::{AllReduceModel, ExchangeModel};
 use super::super::keys::AllReduceKind;
 use super::super::tables::if_any;
 use super::Curve;
@@ -48,7 +47,7 @@ impl Choice<'_> {
         }
         self.note_fallback(&found);
         let at_best = found.at_best(true);
-        Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
+        Ok(Curve::Collective(CollectiveCurve::all_reduce(&found.series, num_gpus as f64, self.chip, at_best)))
     }
 
     /// Any other exchange.
@@ -99,11 +98,11 @@ impl Choice<'_> {
             self.note("NCCL's send and receive was not measured, an all-to-all stands in");
         }
         let at_best = found.at_best(key == collective);
-        let curve = ExchangeCurve::new(&found.series, num_gpus as f64, self.chip, at_best);
+        let curve = CollectiveCurve::nccl(&found.series, num_gpus as f64, self.chip, at_best);
         if let Some(most) = curve.extrapolated_from() {
             self.note(format_args!("measured over up to {most} ranks, more take the steps of a tree (assumed)"));
         }
-        Ok(Some(Curve::Exchange(curve)))
+        Ok(Some(Curve::Collective(curve)))
     }
 
     /// A ring all-reduce of NCCL.

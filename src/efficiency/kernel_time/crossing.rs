@@ -15,7 +15,7 @@ use super::collectives::{PCIE_HOP_US, RING_EFFICIENCY};
 const TREE_HOP_US: f64 = 5.0;
 const RING_HOP_US: f64 = 2.7;
 
-/// What a collective pays for leaving the GPUs that a link joins.
+/// The cost of a collective that leaves the GPUs that a link joins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Crossing {
     collective: Collective,
@@ -101,7 +101,7 @@ impl Crossing {
         local_us + self.share * ((remote_us - local_us).max(0.0) + self.hops_us)
     }
 
-    /// What the price rests on.
+    /// The assumptions behind the price.
     pub fn note(&self) -> String {
         let Crossing { collective, group, parts, bytes_per_s, .. } = self;
         format!(

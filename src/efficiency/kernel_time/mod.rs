@@ -12,7 +12,7 @@ pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 use serde::Serialize;
 
 use super::chip::Chip;
-use super::collective_curve::{AllReduceCurve, ExchangeCurve};
+use super::collective_curve::CollectiveCurve;
 use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed};
 use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
@@ -69,7 +69,7 @@ pub struct Timer {
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
-    /// What it pays for leaving the GPUs that a link joins.
+    /// Cost of leaving the GPUs that a link joins.
     crossing: Option<Crossing>,
     /// FLOP/s and bytes/s that the board's power allows.
     sustained: Option<(f64, f64)>,
@@ -83,8 +83,7 @@ enum Curve {
     Prefill(PrefillCurve),
     Decode(DecodeCurve),
     Moe(MoeCurve),
-    AllReduce(AllReduceCurve),
-    Exchange(ExchangeCurve),
+    Collective(CollectiveCurve),
     State(StateCurve),
     /// Bytes that a rank sends, at a share of its link's rate.
     Link {
@@ -179,9 +178,8 @@ impl Timer {
                 curve.time_of(&heads, num_requests, kv_tokens)
             }
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
-            (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Exchange(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Exchange(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
+            (Curve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
+            (Curve::Collective(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
                 curve.time(exchanged_message_bytes(sent_bytes, collective.ranks(group) as f64))
             }
             (Curve::Link { floor_us, bytes_per_s }, _) => {
@@ -192,19 +190,13 @@ impl Timer {
                 let tokens = num_tokens as f64;
                 curve.time(&StateShape { kernel, heads, requests: tokens / mean_query_tokens, tokens })
             }
-            (Curve::Streaming, Kernel::State { .. }) => {
-                let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
-                let bytes_us = time_us(operator.bytes, self.bytes_per_s) / STREAMING_EFFICIENCY;
-                (floor_us + bytes_us.max(time_us(operator.flops, self.peak_flop_per_s)), Provenance::Datasheet)
-            }
             (Curve::Streaming, kernel) => {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
+                let streamed_us = time_us(operator.bytes, self.bytes_per_s) / STREAMING_EFFICIENCY;
                 let moved_us = match kernel {
                     Kernel::Sort { .. } => bound_us / SORT_EFFICIENCY,
-                    Kernel::RowScan { row, tile, .. } => {
-                        bound_us / STREAMING_EFFICIENCY + row.div_ceil(tile) as f64 * SCAN_TILE_US
-                    }
-                    _ => bound_us / STREAMING_EFFICIENCY,
+                    Kernel::RowScan { row, tile, .. } => streamed_us + row.div_ceil(tile) as f64 * SCAN_TILE_US,
+                    _ => streamed_us.max(time_us(operator.flops, self.peak_flop_per_s)),
                 };
                 (floor_us + moved_us, Provenance::Datasheet)
             }

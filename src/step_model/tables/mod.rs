@@ -92,11 +92,10 @@ struct DecodeStep {
     host_us: f64,
 }
 
-/// Sums over the decodes of a step.
+/// Sums over decodes that all sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DecodeBatch {
     pub(super) num_requests: u64,
-    pub(super) num_sampled: u64,
     /// Keys that they see under each kind of window, their own included.
     pub(super) kv_tokens: [u64; MAX_WINDOWS],
 }
@@ -105,7 +104,7 @@ impl DecodeBatch {
     pub(super) fn add_to(&self, sums: &mut BatchSums) {
         sums.num_tokens += self.num_requests;
         sums.num_decodes += self.num_requests;
-        sums.num_sampled += self.num_sampled;
+        sums.num_sampled += self.num_requests;
         for (window, kv_tokens) in sums.windows.iter_mut().zip(self.kv_tokens) {
             window.decode_kv_tokens += kv_tokens;
         }

@@ -1,13 +1,40 @@
-//! The kernel model of NCCL's collectives.
+//! The kernel models of collectives: an engine's own all-reduce, and those of NCCL.
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
-use super::chip::Chip;
+use super::chip::{Chip, ramped_us};
 use super::family::Family;
-use super::kernel_model::collective_us;
-use super::keys::Key;
+use super::keys::{AllReduceKind, Key};
+use crate::physics::Shape;
 use crate::physics::communication::{Collective, ExchangeShape};
 
-/// NCCL's collectives: launch + per rank + the bytes that each rank sends over its link.
+/// vLLM's own all-reduce: launch + per rank + the bytes that each rank sends over its link.
+#[derive(Debug, Clone, Copy)]
+pub struct AllReduceModel;
+
+impl Family for AllReduceModel {
+    type Shape = ExchangeShape;
+    type Key = AllReduceKind;
+
+    const OPERATOR: &'static str = "allreduce";
+    const IS_COLLECTIVE: bool = true;
+    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
+    const COEFFICIENTS: &'static [(&'static str, f64)] =
+        &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
+
+    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+        c[0] + c[3] * shape.gpus + ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2])
+    }
+
+    fn shape(_: &AllReduceKind, point: &[f64]) -> ExchangeShape {
+        ExchangeShape::all_reduce(point[1], point[0])
+    }
+
+    fn bytes_per_s(chip: &Chip) -> f64 {
+        chip.link_bytes_per_s
+    }
+}
+
+/// NCCL's collectives: the model of an all-reduce, with coefficients and tables of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeModel;
 
@@ -30,7 +57,7 @@ impl Family for ExchangeModel {
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];
 
     fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
-        collective_us(c, shape, chip)
+        AllReduceModel::time_us(c, shape, chip)
     }
 
     fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {
