@@ -47,6 +47,14 @@ impl NormalLengths {
         self.min == self.max
     }
 
+    /// Records a shortest or longest length that is zero or too long.
+    pub(super) fn check(&self, problems: &mut Vec<String>, name: &str) {
+        limits::check_tokens(problems, name, self.min);
+        if !self.is_fixed() {
+            limits::check_tokens(problems, name, self.max);
+        }
+    }
+
     pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
         if self.is_fixed() {
             return self.min;
@@ -87,10 +95,8 @@ impl RequestShape {
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         for (name, lengths) in [("input length", self.input.0), ("output length", self.output.0)] {
-            limits::check_tokens(problems, name, lengths.min);
-            limits::check_tokens(problems, name, lengths.max);
+            lengths.check(problems, name);
         }
-        problems.dedup();
     }
 
     /// The next request.

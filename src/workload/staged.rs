@@ -90,7 +90,7 @@ pub(super) fn most_requests(stages: &[StageLoad]) -> u64 {
 
 /// A load in stages, from [`Profile::workload`](super::profile::Profile::workload). Memory does not grow with the number of
 /// requests.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct StagedLoad {
     stages: Arc<[StageLoad]>,
     /// Most requests in flight of a stage that has no limit of its own.
@@ -103,7 +103,7 @@ pub struct StagedLoad {
 }
 
 /// The current stage.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Current {
     load: StageLoad,
     stage: u32,
