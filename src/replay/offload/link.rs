@@ -34,7 +34,7 @@ impl Copy {
 }
 
 /// Both queues, and their clock.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Link {
     now_ns: u64,
     queues: [VecDeque<Copy>; 2],
@@ -44,7 +44,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(contention: f64) -> Self {
-        Link { now_ns: 0, queues: Default::default(), contention, done: Vec::new() }
+        Link { contention, ..Link::default() }
     }
 
     /// Time up to which the copies are known.

@@ -18,7 +18,7 @@ struct File {
 }
 
 /// The disk's blocks by their hashes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Files {
     capacity: Option<u32>,
     held: HashMap<BlockHash, File, BuildHasherDefault<AlreadyHashed>>,
@@ -30,7 +30,7 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(capacity: Option<u32>) -> Self {
-        Files { capacity, held: HashMap::default(), num_written: 0, idle: BTreeMap::new(), now: 0 }
+        Files { capacity, ..Files::default() }
     }
 
     /// Number of blocks that can be read.

@@ -60,9 +60,10 @@ struct Asking {
 }
 
 /// The disk tier of one engine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Disk {
-    config: KvDisk,
+    /// Bytes of a block: the shares of all GPUs together.
+    block_bytes: u64,
     files: Files,
     look_ups: LookUps,
     link: Link,
@@ -93,23 +94,10 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(config: &KvDisk) -> Self {
         Disk {
-            config: config.clone(),
+            block_bytes: config.block_bytes,
             files: Files::new(config.num_disk_blocks),
-            look_ups: LookUps::default(),
             link: Link::new(1.0),
-            requests: Vec::new(),
-            promoting: HashSet::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            under_way: HashMap::new(),
-            ended: Vec::new(),
-            copies: Vec::new(),
-            came: Vec::new(),
-            has_answers: false,
-            num_reads: 0,
-            waited: Vec::new(),
-            now_ns: 0,
-            counters: DiskCounters::default(),
+            ..Disk::default()
         }
     }
 
@@ -158,7 +146,7 @@ impl Disk {
         for copy in self.link.take_done(Vec::new()) {
             let Some(job) = self.under_way.remove(&copy.event.index) else { continue };
             let of = if job.is_read { &mut self.counters.reads } else { &mut self.counters.writes };
-            of.add(&copy.event, self.config.block_bytes);
+            of.add(&copy.event, self.block_bytes);
             self.copies.push(copy.event);
             self.end(job);
         }
