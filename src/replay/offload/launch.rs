@@ -38,7 +38,7 @@ impl Offload {
         self.loads.clear();
         self.unsubmitted.append(&mut self.stores);
         self.link.advance(launch_ns);
-        let mut done = self.link.take_done(std::mem::take(&mut self.done));
+        let mut done = std::mem::take(&mut self.link.done);
         for copy in done.drain(..) {
             on_done(copy.event);
             self.count(&copy.event);
@@ -52,7 +52,7 @@ impl Offload {
                 }
             }
         }
-        self.done = done;
+        self.link.done = done;
         for slot in self.ended.drain(..) {
             let request = &mut self.requests[slot as usize];
             request.has_ended = true;

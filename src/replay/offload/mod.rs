@@ -27,7 +27,7 @@ use super::observe::KvEvent;
 use super::slot::Slot;
 use disk::Disk;
 use host_blocks::HostBlocks;
-use link::{Copy, Link};
+use link::Link;
 use refused::Refused;
 
 /// Progress of a request's load.
@@ -106,8 +106,6 @@ pub(super) struct Offload {
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
     pub(super) any_ended: bool,
     num_copies: u64,
-    /// An empty list, for the copies that end next.
-    done: Vec<Copy>,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
     /// Events of the host's blocks, for an observer that wants them.

@@ -130,12 +130,12 @@ impl Disk {
 
     /// Notes that the copy of a job has ended.
     fn end(&mut self, job: Job) {
-        let removed = if job.is_read { self.files.end_read(&job.copied) } else { self.files.end_write(&job.copied) };
+        let removed = self.files.end(&job.copied, job.is_read);
         for hash in &removed {
             self.look_ups.forget(*hash);
         }
         self.counters.evicted_blocks += removed.len() as u64;
-        self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.files.num_written());
+        self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.files.num_written);
         self.ended.push(job);
     }
 
@@ -143,7 +143,7 @@ impl Disk {
     fn advance(&mut self, to_ns: u64) {
         self.now_ns = self.now_ns.max(to_ns);
         self.link.advance(to_ns);
-        for copy in self.link.take_done(Vec::new()) {
+        for copy in std::mem::take(&mut self.link.done) {
             let Some(job) = self.under_way.remove(&copy.event.index) else { continue };
             let of = if job.is_read { &mut self.counters.reads } else { &mut self.counters.writes };
             of.add(&copy.event, self.block_bytes);
