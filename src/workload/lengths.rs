@@ -70,7 +70,6 @@ impl NormalLengths {
 pub struct RequestShape {
     input: (NormalLengths, Pcg64),
     output: (NormalLengths, Pcg64),
-    seed: u64,
 }
 
 impl RequestShape {
@@ -84,13 +83,7 @@ impl RequestShape {
         RequestShape {
             input: (input, generator(seed, Stream::InputLengths, 0)),
             output: (output, generator(seed, Stream::OutputLengths, 0)),
-            seed,
         }
-    }
-
-    /// Starts again with the first request.
-    pub(super) fn restart(&mut self) {
-        *self = Self::drawn(self.input.0, self.output.0, self.seed);
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {

@@ -90,7 +90,6 @@ pub(super) fn most_requests(stages: &[StageLoad]) -> u64 {
 
 /// A load in stages, from [`Profile::workload`](super::profile::Profile::workload). Memory does not grow with the number of
 /// requests.
-#[derive(Debug)]
 pub struct StagedLoad {
     stages: Arc<[StageLoad]>,
     /// Most requests in flight of a stage that has no limit of its own.
@@ -103,12 +102,12 @@ pub struct StagedLoad {
 }
 
 /// The current stage.
-#[derive(Debug)]
 struct Current {
     load: StageLoad,
     stage: u32,
     start_ns: u64,
     times: ArrivalTimes,
+    prompts: Box<dyn Iterator<Item = WorkloadRequest> + Send>,
     /// Planned time of the next request; `None` if all are sent.
     next_ns: Option<u64>,
     max_in_flight: Option<u64>,
@@ -147,12 +146,12 @@ impl StagedLoad {
     /// Begins a stage, if there is one of this number.
     fn begin(&mut self, stage: u32, start_ns: u64) {
         let Some(load) = self.stages.get(stage as usize) else { return };
-        self.prompts.restart();
         let mut current = Current {
             load: *load,
             stage,
             start_ns,
             times: load.times(self.seed, stage),
+            prompts: self.prompts.stage(),
             next_ns: None,
             max_in_flight: load.max_in_flight().or(self.max_in_flight),
             sent: 0,
@@ -176,7 +175,7 @@ impl Workload for StagedLoad {
         let current = self.current.as_mut()?;
         current.sent += 1;
         current.advance();
-        Some(WorkloadRequest { arrival_ns, stage: current.stage, ..self.prompts.next() })
+        Some(WorkloadRequest { arrival_ns, stage: current.stage, ..current.prompts.next()? })
     }
 
     fn finished(&mut self, now_ns: u64, stage: u32, _request: u32) {
