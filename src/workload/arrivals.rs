@@ -36,16 +36,28 @@ impl ArrivalPattern {
 }
 
 /// Times of one stage, ns from its start, that never decrease.
-pub(super) struct ArrivalTimes(Box<dyn Iterator<Item = u64> + Send>);
+pub(super) struct ArrivalTimes {
+    times: Box<dyn Iterator<Item = u64> + Send>,
+    next_ns: Option<u64>,
+}
 
 impl ArrivalTimes {
+    fn new(mut times: impl Iterator<Item = u64> + Send + 'static) -> Self {
+        ArrivalTimes { next_ns: times.next(), times: Box::new(times) }
+    }
+
+    /// The next of the times, which stays the next.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
     /// inference-perf's `constant` load: `count` exponential gaps, scaled so that the last request is sent at the end of
     /// the span.
     ///
     /// # Source
     /// inference-perf 0.3.0, `loadgen/load_timer.py`, `ConstantLoadTimer`.
     pub(super) fn constant(mut rng: Pcg64, count: u64, span_ns: u64) -> Self {
-        ArrivalTimes(Box::new(filled(&mut rng, Exp1, count, 0, span_ns)))
+        Self::new(filled(&mut rng, Exp1, count, 0, span_ns))
     }
 
     /// inference-perf's `poisson` load: a Poisson number of requests in each second, spread as in
@@ -54,34 +66,34 @@ impl ArrivalTimes {
     /// # Source
     /// inference-perf 0.3.0, `loadgen/load_timer.py`, `PoissonLoadTimer`.
     pub(super) fn poisson_seconds(mut rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
-        let Ok(counts) = Poisson::new(rate_per_s) else { return ArrivalTimes(Box::new(std::iter::empty())) };
+        let Ok(counts) = Poisson::new(rate_per_s) else { return Self::new(std::iter::empty()) };
         let within = move |second: u64| {
             let number = counts.sample(&mut rng) as u64;
             filled(&mut rng, Exp1, number, second.saturating_mul(NS_PER_S), NS_PER_S)
         };
-        ArrivalTimes(Box::new((0..).flat_map(within).take(count as usize)))
+        Self::new((0..).flat_map(within).take(count as usize))
     }
 
     /// `count` requests of a generated load.
     pub(super) fn pattern(pattern: ArrivalPattern, mut rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
-        ArrivalTimes(match pattern {
+        match pattern {
             ArrivalPattern::Poisson => {
                 let mean_ns = NS_PER_S as f64 / rate_per_s;
-                Box::new((0..count).scan(0.0_f64, move |elapsed_ns, _| {
+                Self::new((0..count).scan(0.0_f64, move |elapsed_ns, _| {
                     let gap: f64 = Exp1.sample(&mut rng);
                     *elapsed_ns += gap * mean_ns;
                     Some(elapsed_ns.round() as u64)
                 }))
             }
-            ArrivalPattern::Deterministic => Box::new((0..count).map(move |request| even_ns(request, rate_per_s))),
+            ArrivalPattern::Deterministic => Self::new((0..count).map(move |request| even_ns(request, rate_per_s))),
             ArrivalPattern::Gamma { burstiness } => {
                 let span_ns = even_ns(count, rate_per_s);
                 match Gamma::new(burstiness, 1.0) {
-                    Ok(gaps) => Box::new(filled(&mut rng, gaps, count, 0, span_ns)),
-                    Err(_) => return Self::constant(rng, count, span_ns),
+                    Ok(gaps) => Self::new(filled(&mut rng, gaps, count, 0, span_ns)),
+                    Err(_) => Self::constant(rng, count, span_ns),
                 }
             }
-        })
+        }
     }
 }
 
@@ -95,7 +107,7 @@ impl Iterator for ArrivalTimes {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        self.0.next()
+        std::mem::replace(&mut self.next_ns, self.times.next())
     }
 }
 

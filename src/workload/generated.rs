@@ -16,7 +16,6 @@ pub struct OpenLoop {
     shape: RequestShape,
     num_requests: u64,
     times: ArrivalTimes,
-    next_ns: Option<u64>,
 }
 
 impl OpenLoop {
@@ -38,8 +37,8 @@ impl OpenLoop {
         shape.check(&mut problems);
         check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
-        let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
-        Ok(OpenLoop { shape, num_requests, next_ns: times.next(), times })
+        let times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
+        Ok(OpenLoop { shape, num_requests, times })
     }
 
     /// Returns the summary of the load.
@@ -79,12 +78,11 @@ impl ClosedLoop {
 
 impl Workload for OpenLoop {
     fn next_arrival_ns(&self) -> Option<u64> {
-        self.next_ns
+        self.times.next_ns()
     }
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
-        let arrival_ns = std::mem::replace(&mut self.next_ns, self.times.next())?;
-        Some(self.shape.next(arrival_ns))
+        Some(self.shape.next(self.times.next()?))
     }
 
     fn finished(&mut self, _now_ns: u64, _stage: u32, _request: u32) {}

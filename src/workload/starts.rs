@@ -4,27 +4,21 @@ use std::collections::VecDeque;
 
 use super::arrivals::{ArrivalPattern, ArrivalTimes};
 use super::limits::{self, MAX_DURATION_S};
-use super::seed::{Stream, generator};
 
 /// The starts that are still to come.
 #[derive(Debug)]
 pub(super) enum Starts {
     /// At a rate, whether others have ended or not.
-    Rate { times: ArrivalTimes, next_ns: Option<u64> },
+    Rate(ArrivalTimes),
     /// A fixed number of them at once.
     Concurrency(Concurrency),
 }
 
 impl Starts {
-    pub(super) fn at_rate(pattern: ArrivalPattern, per_s: f64, number: u64, seed: u64) -> Self {
-        let mut times = ArrivalTimes::pattern(pattern, generator(seed, Stream::Arrivals, 0), number, per_s);
-        Starts::Rate { next_ns: times.next(), times }
-    }
-
     /// Time of the next start; `None` if there is none before another one ends.
     pub(super) fn next_ns(&self) -> Option<u64> {
         match self {
-            Starts::Rate { next_ns, .. } => *next_ns,
+            Starts::Rate(times) => times.next_ns(),
             Starts::Concurrency(starts) => starts.next_ns(),
         }
     }
@@ -32,7 +26,7 @@ impl Starts {
     /// Takes the next start.
     pub(super) fn start(&mut self) -> Option<u64> {
         match self {
-            Starts::Rate { times, next_ns } => std::mem::replace(next_ns, times.next()),
+            Starts::Rate(times) => times.next(),
             Starts::Concurrency(starts) => starts.start(),
         }
     }

@@ -131,7 +131,7 @@ impl Offload {
         let slot = slot as usize;
         self.host.begin(slot);
         let request = grown(&mut self.requests, slot, Tracked::default);
-        let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
+        let Tracked { mut loading, mut storing, .. } = std::mem::take(request);
         loading.clear();
         storing.clear();
         *request = Tracked { record, loading, storing, ..Tracked::default() };

@@ -3,7 +3,7 @@
 
 use rand_distr::{Distribution, Exp1};
 
-use super::super::arrivals::ArrivalPattern;
+use super::super::arrivals::{ArrivalPattern, ArrivalTimes};
 use super::super::lengths::{NormalLengths, lockstep};
 use super::super::limits::{self, MAX_DURATION_S, MAX_TOKENS};
 use super::super::request::Segment;
@@ -103,7 +103,10 @@ impl GeneratedSessions {
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
         let starts = match self.starts {
-            SessionStarts::Rate { pattern, per_s } => Starts::at_rate(pattern, per_s, self.num_sessions, self.seed),
+            SessionStarts::Rate { pattern, per_s } => {
+                let rng = generator(self.seed, Stream::Arrivals, 0);
+                Starts::Rate(ArrivalTimes::pattern(pattern, rng, self.num_sessions, per_s))
+            }
             SessionStarts::Concurrency(concurrency) => {
                 Starts::Concurrency(Concurrency::new(concurrency, self.num_sessions))
             }

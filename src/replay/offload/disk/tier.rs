@@ -73,19 +73,13 @@ impl Offload {
         let (mut hits, mut waits, mut is_loaded) = (0, false, false);
         self.host.walk(slot as usize, positions.start);
         for position in positions {
-            match self.look_up(&mut disk, slot, position) {
-                Found::Hit => hits += 1,
-                Found::Loading => {
-                    hits += 1;
-                    is_loaded = true;
-                }
-                Found::Reading => {
-                    hits += 1;
-                    waits = true;
-                }
-                Found::Retry => waits = true,
-                Found::Storing | Found::Miss => break,
+            let found = self.look_up(&mut disk, slot, position);
+            if matches!(found, Found::Storing | Found::Miss) {
+                break;
             }
+            hits += u32::from(found != Found::Retry);
+            waits |= matches!(found, Found::Reading | Found::Retry);
+            is_loaded |= found == Found::Loading;
         }
         self.enter(&mut disk, slot);
         let (now_ns, record) = (disk.now_ns, self.record_of(slot));
