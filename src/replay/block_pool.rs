@@ -60,7 +60,7 @@ impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
         let mut blocks =
             vec![Block { references: 0, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
-        let mut free = List::EMPTY;
+        let mut free = List::default();
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default(), lives: None }
     }
@@ -117,7 +117,7 @@ impl BlockPool {
             return;
         }
         self.blocks[block as usize].hash = hash;
-        let equal = self.cached.entry(hash).or_insert(List::EMPTY);
+        let equal = self.cached.entry(hash).or_default();
         equal.push(&mut self.blocks, block);
     }
 

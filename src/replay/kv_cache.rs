@@ -54,25 +54,20 @@ impl KvCache {
     pub(super) fn find_cached(&mut self, state: &Slot) -> (u32, u32) {
         self.found.clear();
         let most = (state.num_tokens() - 1) / self.block_size;
+        let shared = match state.was_preempted {
+            _ if !self.is_caching => 0,
+            true => most as usize,
+            false => state.hashes.len().min(most as usize),
+        };
         let mut free = 0;
-        if !self.is_caching || (state.hashes.is_empty() && !state.was_preempted) {
-            self.note_lookup(most);
-            return (0, 0);
-        }
-        let shared = if state.was_preempted { most as usize } else { state.hashes.len().min(most as usize) };
         for block in (0..shared).map(|index| hash_of(state, index)).map_while(|hash| self.pool.find(hash)) {
             self.found.push(block);
             free += u32::from(self.pool.is_free(block));
         }
-        self.note_lookup(most);
-        (self.found.len() as u32, free)
-    }
-
-    /// Counts the last look-up, of a request that may find `most` blocks.
-    fn note_lookup(&mut self, most: u32) {
         if let Some(lives) = &mut self.pool.lives {
             lives.looked_up(self.found.len() as u32, most);
         }
+        (self.found.len() as u32, free)
     }
 
     /// Assigns the blocks of the last look-up to a request.

@@ -28,9 +28,13 @@ pub(super) struct List<const LIST: usize> {
     last: u32,
 }
 
-impl<const LIST: usize> List<LIST> {
-    pub(super) const EMPTY: Self = List { first: NONE, last: NONE };
+impl<const LIST: usize> Default for List<LIST> {
+    fn default() -> Self {
+        List { first: NONE, last: NONE }
+    }
+}
 
+impl<const LIST: usize> List<LIST> {
     /// Adds an item at the end.
     #[inline]
     pub(super) fn push(&mut self, items: &mut [impl Linked<LIST>], index: u32) {

@@ -51,12 +51,11 @@ pub(super) struct Slot {
 impl Slot {
     /// Resets the slot for a new request. Its vectors keep their capacity.
     pub(super) fn reset(&mut self, rank: Rank, group: Group, num_prompt_tokens: u32, num_output_tokens: u32) {
-        let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
-        let mut state_blocks = std::mem::take(&mut self.state_blocks);
+        let Slot { mut blocks, mut state_blocks, mut hashes, .. } = std::mem::take(self);
         blocks.clear();
         hashes.clear();
         state_blocks.clear();
-        let known = Slot { blocks, hashes, state_blocks, ..Slot::default() };
+        let known = Slot { blocks, state_blocks, hashes, ..Slot::default() };
         *self = Slot { rank, group, num_prompt_tokens, num_output_tokens, ..known };
     }
 

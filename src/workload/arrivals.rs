@@ -36,22 +36,28 @@ impl ArrivalPattern {
 }
 
 /// Times of one stage, ns from its start, that never decrease.
-#[derive(Debug, Clone)]
-pub(super) enum ArrivalTimes {
-    Filled(FilledSpan),
-    Seconds(PoissonSeconds),
-    Process { rng: Pcg64, mean_ns: f64, elapsed_ns: f64, remaining: u64 },
-    Even { rate_per_s: f64, next: u64, count: u64 },
+pub(super) struct ArrivalTimes {
+    times: Box<dyn Iterator<Item = u64> + Send>,
+    next_ns: Option<u64>,
 }
 
 impl ArrivalTimes {
+    fn new(mut times: impl Iterator<Item = u64> + Send + 'static) -> Self {
+        ArrivalTimes { next_ns: times.next(), times: Box::new(times) }
+    }
+
+    /// The next of the times, which stays the next.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
     /// inference-perf's `constant` load: `count` exponential gaps, scaled so that the last request is sent at the end of
     /// the span.
     ///
     /// # Source
     /// inference-perf 0.3.0, `loadgen/load_timer.py`, `ConstantLoadTimer`.
-    pub(super) fn constant(rng: Pcg64, count: u64, span_ns: u64) -> Self {
-        ArrivalTimes::Filled(FilledSpan::new(rng, Gap::Exponential, count, 0, span_ns))
+    pub(super) fn constant(mut rng: Pcg64, count: u64, span_ns: u64) -> Self {
+        Self::new(filled(&mut rng, Exp1, count, 0, span_ns))
     }
 
     /// inference-perf's `poisson` load: a Poisson number of requests in each second, spread as in
@@ -59,28 +65,41 @@ impl ArrivalTimes {
     ///
     /// # Source
     /// inference-perf 0.3.0, `loadgen/load_timer.py`, `PoissonLoadTimer`.
-    pub(super) fn poisson_seconds(rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
-        let within = FilledSpan::new(rng, Gap::Exponential, 0, 0, NS_PER_S);
-        match Poisson::new(rate_per_s) {
-            Ok(counts) => ArrivalTimes::Seconds(PoissonSeconds { counts, next_second: 0, within, remaining: count }),
-            Err(_) => ArrivalTimes::Filled(within),
-        }
+    pub(super) fn poisson_seconds(mut rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
+        let Ok(counts) = Poisson::new(rate_per_s) else { return Self::new(std::iter::empty()) };
+        let within = move |second: u64| {
+            let number = counts.sample(&mut rng) as u64;
+            filled(&mut rng, Exp1, number, second.saturating_mul(NS_PER_S), NS_PER_S)
+        };
+        Self::new((0..).flat_map(within).take(count as usize))
     }
 
     /// `count` requests of a generated load.
-    pub(super) fn pattern(pattern: ArrivalPattern, rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
+    pub(super) fn pattern(pattern: ArrivalPattern, mut rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
         match pattern {
             ArrivalPattern::Poisson => {
                 let mean_ns = NS_PER_S as f64 / rate_per_s;
-                ArrivalTimes::Process { rng, mean_ns, elapsed_ns: 0.0, remaining: count }
+                Self::new((0..count).scan(0.0_f64, move |elapsed_ns, _| {
+                    let gap: f64 = Exp1.sample(&mut rng);
+                    *elapsed_ns += gap * mean_ns;
+                    Some(elapsed_ns.round() as u64)
+                }))
             }
-            ArrivalPattern::Deterministic => ArrivalTimes::Even { rate_per_s, next: 0, count },
+            ArrivalPattern::Deterministic => Self::new((0..count).map(move |request| even_ns(request, rate_per_s))),
             ArrivalPattern::Gamma { burstiness } => {
-                let gap = Gamma::new(burstiness, 1.0).map_or(Gap::Exponential, Gap::Gamma);
                 let span_ns = even_ns(count, rate_per_s);
-                ArrivalTimes::Filled(FilledSpan::new(rng, gap, count, 0, span_ns))
+                match Gamma::new(burstiness, 1.0) {
+                    Ok(gaps) => Self::new(filled(&mut rng, gaps, count, 0, span_ns)),
+                    Err(_) => Self::constant(rng, count, span_ns),
+                }
             }
         }
+    }
+}
+
+impl std::fmt::Debug for ArrivalTimes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ArrivalTimes")
     }
 }
 
@@ -88,21 +107,7 @@ impl Iterator for ArrivalTimes {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        match self {
-            ArrivalTimes::Filled(span) => span.next(),
-            ArrivalTimes::Seconds(seconds) => seconds.next(),
-            ArrivalTimes::Process { rng, mean_ns, elapsed_ns, remaining } => {
-                *remaining = remaining.checked_sub(1)?;
-                let gap: f64 = Exp1.sample(rng);
-                *elapsed_ns += gap * *mean_ns;
-                Some(elapsed_ns.round() as u64)
-            }
-            ArrivalTimes::Even { rate_per_s, next, count } => {
-                let time_ns = (*next < *count).then(|| even_ns(*next, *rate_per_s));
-                *next += 1;
-                time_ns
-            }
-        }
+        std::mem::replace(&mut self.next_ns, self.times.next())
     }
 }
 
@@ -110,72 +115,20 @@ fn even_ns(requests: u64, rate_per_s: f64) -> u64 {
     (requests as f64 * NS_PER_S as f64 / rate_per_s).round() as u64
 }
 
-/// Distribution of gaps before they are scaled; its mean does not matter.
-#[derive(Debug, Clone, Copy)]
-enum Gap {
-    Exponential,
-    Gamma(Gamma<f64>),
-}
-
-impl Gap {
-    fn sample(&self, rng: &mut Pcg64) -> f64 {
-        match self {
-            Gap::Exponential => Exp1.sample(rng),
-            Gap::Gamma(gamma) => gamma.sample(rng),
-        }
-    }
-}
-
-/// Gaps that are scaled to fill a span to the nanosecond. A first pass draws them for their sum, so that none is stored.
-#[derive(Debug, Clone)]
-pub(super) struct FilledSpan {
-    rng: Pcg64,
-    gap: Gap,
-    remaining: u64,
-    sum: f64,
-    total: f64,
+/// Gaps that are scaled to fill a span to the nanosecond. A first pass, by `rng` itself, draws them for their sum, so that none is stored.
+fn filled<D: Distribution<f64>>(
+    rng: &mut Pcg64,
+    gaps: D,
+    count: u64,
     start_ns: u64,
     span_ns: u64,
-}
-
-impl FilledSpan {
-    fn new(rng: Pcg64, gap: Gap, count: u64, start_ns: u64, span_ns: u64) -> Self {
-        let mut first_pass = rng.clone();
-        let total = (0..count).fold(0.0, |sum, _| sum + gap.sample(&mut first_pass));
-        FilledSpan { rng, gap, remaining: count, sum: 0.0, total, start_ns, span_ns }
-    }
-
-    fn next(&mut self) -> Option<u64> {
-        self.remaining = self.remaining.checked_sub(1)?;
-        self.sum += self.gap.sample(&mut self.rng);
-        let offset_ns = (self.sum / self.total * self.span_ns as f64).round() as u64;
-        Some(self.start_ns.saturating_add(offset_ns))
-    }
-}
-
-/// A Poisson number of requests in every second.
-#[derive(Debug, Clone)]
-pub(super) struct PoissonSeconds {
-    counts: Poisson<f64>,
-    next_second: u64,
-    within: FilledSpan,
-    remaining: u64,
-}
-
-impl PoissonSeconds {
-    fn next(&mut self) -> Option<u64> {
-        self.remaining = self.remaining.checked_sub(1)?;
-        loop {
-            if let Some(time_ns) = self.within.next() {
-                return Some(time_ns);
-            }
-            let mut rng = self.within.rng.clone();
-            let count = self.counts.sample(&mut rng) as u64;
-            let start_ns = self.next_second.saturating_mul(NS_PER_S);
-            self.next_second += 1;
-            self.within = FilledSpan::new(rng, Gap::Exponential, count, start_ns, NS_PER_S);
-        }
-    }
+) -> impl Iterator<Item = u64> + use<D> {
+    let mut second_pass = rng.clone();
+    let total = (0..count).fold(0.0, |sum, _| sum + gaps.sample(rng));
+    (0..count).scan(0.0, move |sum, _| {
+        *sum += gaps.sample(&mut second_pass);
+        Some(start_ns.saturating_add((*sum / total * span_ns as f64).round() as u64))
+    })
 }
 
 #[cfg(test)]

@@ -1,24 +1,21 @@
 //! Loads without a file: requests at a rate (open loop), or a fixed number of them in flight (closed loop).
 #![expect(clippy::cast_possible_truncation, reason = "a load has at most MAX_REQUESTS")]
 
-use std::collections::VecDeque;
-
 use super::arrivals::{ArrivalPattern, ArrivalTimes};
 use super::lengths::RequestShape;
-use super::limits::{self, MAX_DURATION_S};
 use super::seed::{Stream, generator};
+use super::starts::{Concurrency, check_concurrency, check_rate};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest};
 use crate::error::Result;
 use crate::input::check;
 
 /// Requests at a rate, whether others are finished or not. Memory does not grow with their number.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct OpenLoop {
     shape: RequestShape,
     num_requests: u64,
     times: ArrivalTimes,
-    next_ns: Option<u64>,
 }
 
 impl OpenLoop {
@@ -36,57 +33,17 @@ impl OpenLoop {
         seed: u64,
     ) -> Result<Self> {
         let mut problems = Vec::new();
-        check_arrivals(&mut problems, pattern, rate_per_s, num_requests, "requests");
+        check_rate(&mut problems, pattern, rate_per_s, num_requests, "requests");
         shape.check(&mut problems);
         check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
-        let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
-        Ok(OpenLoop { shape, num_requests, next_ns: times.next(), times })
+        let times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
+        Ok(OpenLoop { shape, num_requests, times })
     }
 
     /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
         self.shape.summary(self.num_requests)
-    }
-}
-
-impl Workload for OpenLoop {
-    fn next_arrival_ns(&self) -> Option<u64> {
-        self.next_ns
-    }
-
-    fn next_request(&mut self) -> Option<WorkloadRequest> {
-        let arrival_ns = self.next_ns?;
-        self.next_ns = self.times.next();
-        Some(self.shape.next(arrival_ns))
-    }
-
-    fn finished(&mut self, _now_ns: u64, _stage: u32, _request: u32) {}
-
-    fn expected_requests(&self) -> Option<usize> {
-        Some(self.num_requests as usize)
-    }
-}
-
-/// Records a rate, a number or a pattern of arrivals that is out of range; `what` arrives.
-pub(super) fn check_arrivals(
-    problems: &mut Vec<String>,
-    pattern: ArrivalPattern,
-    rate_per_s: f64,
-    number: u64,
-    what: &str,
-) {
-    limits::check_rate(problems, "rate", rate_per_s);
-    limits::check_requests(problems, &format!("number of {what}"), number);
-    if problems.is_empty() && number as f64 / rate_per_s > MAX_DURATION_S {
-        problems.push(format!(
-            "{number} {what} at {rate_per_s:?} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
-        ));
-    }
-    if let ArrivalPattern::Gamma { burstiness } = pattern
-        && !(0.001..=1000.0).contains(&burstiness)
-    {
-        problems.push(format!("burstiness = {burstiness:?} must be from 0.001 to 1000"));
     }
 }
 
@@ -96,12 +53,7 @@ pub(super) fn check_arrivals(
 pub struct ClosedLoop {
     shape: RequestShape,
     num_requests: u64,
-    sent: u64,
-    /// Clients without a request so far.
-    fresh: u64,
-    /// Send times of the next requests of clients whose last one finished, in order.
-    due_ns: VecDeque<u64>,
-    last_ns: u64,
+    starts: Concurrency,
 }
 
 impl ClosedLoop {
@@ -112,14 +64,10 @@ impl ClosedLoop {
     /// 1 to 10⁸, lengths out of range.
     pub fn new(concurrency: u32, num_requests: u64, shape: RequestShape) -> Result<Self> {
         let mut problems = Vec::new();
-        if concurrency == 0 {
-            problems.push("concurrency = 0 must be at least 1".to_owned());
-        }
-        limits::check_requests(&mut problems, "number of requests", num_requests);
+        check_concurrency(&mut problems, concurrency, num_requests, "requests");
         shape.check(&mut problems);
         check("closed loop", problems)?;
-        let (fresh, due_ns) = (u64::from(concurrency), VecDeque::new());
-        Ok(ClosedLoop { shape, num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
+        Ok(ClosedLoop { shape, num_requests, starts: Concurrency::new(concurrency, num_requests) })
     }
 
     /// Returns the summary of the load.
@@ -128,25 +76,33 @@ impl ClosedLoop {
     }
 }
 
-impl Workload for ClosedLoop {
+impl Workload for OpenLoop {
     fn next_arrival_ns(&self) -> Option<u64> {
-        let next_ns = if self.fresh > 0 { Some(0) } else { self.due_ns.front().copied() };
-        next_ns.filter(|_| self.sent < self.num_requests)
+        self.times.next_ns()
     }
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
-        let arrival_ns = self.next_arrival_ns()?;
-        match self.fresh {
-            0 => drop(self.due_ns.pop_front()),
-            _ => self.fresh -= 1,
-        }
-        self.sent += 1;
-        Some(self.shape.next(arrival_ns))
+        Some(self.shape.next(self.times.next()?))
+    }
+
+    fn finished(&mut self, _now_ns: u64, _stage: u32, _request: u32) {}
+
+    fn expected_requests(&self) -> Option<usize> {
+        Some(self.num_requests as usize)
+    }
+}
+
+impl Workload for ClosedLoop {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.starts.next_ns()
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        Some(self.shape.next(self.starts.start()?))
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32, _request: u32) {
-        self.last_ns = self.last_ns.max(now_ns);
-        self.due_ns.push_back(self.last_ns);
+        self.starts.ended(now_ns);
     }
 
     fn expected_requests(&self) -> Option<usize> {

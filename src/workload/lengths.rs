@@ -47,6 +47,14 @@ impl NormalLengths {
         self.min == self.max
     }
 
+    /// Records a shortest or longest length that is zero or too long.
+    pub(super) fn check(&self, problems: &mut Vec<String>, name: &str) {
+        limits::check_tokens(problems, name, self.min);
+        if !self.is_fixed() {
+            limits::check_tokens(problems, name, self.max);
+        }
+    }
+
     pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
         if self.is_fixed() {
             return self.min;
@@ -62,7 +70,6 @@ impl NormalLengths {
 pub struct RequestShape {
     input: (NormalLengths, Pcg64),
     output: (NormalLengths, Pcg64),
-    seed: u64,
 }
 
 impl RequestShape {
@@ -76,21 +83,13 @@ impl RequestShape {
         RequestShape {
             input: (input, generator(seed, Stream::InputLengths, 0)),
             output: (output, generator(seed, Stream::OutputLengths, 0)),
-            seed,
         }
-    }
-
-    /// Starts again with the first request.
-    pub(super) fn restart(&mut self) {
-        *self = Self::drawn(self.input.0, self.output.0, self.seed);
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         for (name, lengths) in [("input length", self.input.0), ("output length", self.output.0)] {
-            limits::check_tokens(problems, name, lengths.min);
-            limits::check_tokens(problems, name, lengths.max);
+            lengths.check(problems, name);
         }
-        problems.dedup();
     }
 
     /// The next request.

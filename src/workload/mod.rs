@@ -40,6 +40,7 @@ mod session_rows;
 pub(crate) mod sessions;
 pub(crate) mod share;
 pub(crate) mod staged;
+mod starts;
 pub(crate) mod stoppable;
 pub(crate) mod summary;
 mod traces;

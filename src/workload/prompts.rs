@@ -48,15 +48,9 @@ const MOCK_PROMPT_TOKENS: u32 = 3;
 /// `max_completion_tokens` of inference-perf 0.3.0, `client/modelserver/openai_client.py`.
 const MOCK_OUTPUT_TOKENS: u32 = 30;
 
-/// The prompts of a stage, one by one.
+/// The prompts of one stage after the other.
 #[derive(Debug, Clone)]
-pub(super) struct PromptStream {
-    kind: Kind,
-    sent: usize,
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
+pub(super) enum PromptStream {
     Repeated { prompts: Arc<[Content]>, num_prompt_tokens: u32, num_output_tokens: u32 },
     Drawn { shape: RequestShape, one_text: bool },
     Mock,
@@ -65,12 +59,12 @@ enum Kind {
 impl PromptStream {
     /// The prompts of stages of at most `most_requests` requests.
     pub(super) fn new(prompts: &Prompts, seed: u64, most_requests: u64) -> Self {
-        let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| Kind::Drawn {
+        let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| PromptStream::Drawn {
             shape: RequestShape::drawn(*input, *output, seed),
             one_text,
         };
-        let kind = match prompts {
-            Prompts::Mock => Kind::Mock,
+        match prompts {
+            Prompts::Mock => PromptStream::Mock,
             Prompts::Random { input, output } => drawn(input, output, false),
             Prompts::Synthetic { input, output } => drawn(input, output, true),
             Prompts::SharedPrefix {
@@ -91,39 +85,32 @@ impl PromptStream {
                     [system, question].into_iter().filter(|segment| segment.num_tokens > 0).collect()
                 };
                 order.truncate(usize::try_from(most_requests).unwrap_or(usize::MAX));
-                Kind::Repeated {
+                PromptStream::Repeated {
                     prompts: order.into_iter().map(prompt).collect(),
                     num_prompt_tokens: system_prompt_len.saturating_add(*question_len),
                     num_output_tokens: *output_len,
                 }
             }
-        };
-        PromptStream { kind, sent: 0 }
-    }
-
-    /// Starts again with the first prompt, as inference-perf does in each stage.
-    pub(super) fn restart(&mut self) {
-        self.sent = 0;
-        if let Kind::Drawn { shape, .. } = &mut self.kind {
-            shape.restart();
         }
     }
 
-    /// The next prompt, as a request at the start of the load.
-    pub(super) fn next(&mut self) -> WorkloadRequest {
-        let position = self.sent;
-        self.sent = self.sent.wrapping_add(1);
-        match &mut self.kind {
-            Kind::Repeated { prompts, num_prompt_tokens, num_output_tokens } => WorkloadRequest {
-                content: position.checked_rem(prompts.len()).and_then(|index| prompts.get(index)).cloned(),
-                ..WorkloadRequest::new(0, *num_prompt_tokens, *num_output_tokens)
-            },
-            Kind::Drawn { shape, one_text } => {
+    /// The prompts of a stage, as requests at the start of the load. Each stage begins with the first one, as in inference-perf.
+    pub(super) fn stage(&self) -> Box<dyn Iterator<Item = WorkloadRequest> + Send> {
+        match self.clone() {
+            PromptStream::Repeated { prompts, num_prompt_tokens, num_output_tokens } => {
+                Box::new((0..prompts.len()).cycle().map(move |index| WorkloadRequest {
+                    content: prompts.get(index).cloned(),
+                    ..WorkloadRequest::new(0, num_prompt_tokens, num_output_tokens)
+                }))
+            }
+            PromptStream::Drawn { mut shape, one_text } => Box::new(std::iter::repeat_with(move || {
                 let request = shape.next(0);
                 let segment = Segment { id: 0, num_tokens: request.num_prompt_tokens };
                 WorkloadRequest { content: one_text.then(|| Arc::from([segment])), ..request }
+            })),
+            PromptStream::Mock => {
+                Box::new(std::iter::repeat(WorkloadRequest::new(0, MOCK_PROMPT_TOKENS, MOCK_OUTPUT_TOKENS)))
             }
-            Kind::Mock => WorkloadRequest::new(0, MOCK_PROMPT_TOKENS, MOCK_OUTPUT_TOKENS),
         }
     }
 }
@@ -143,13 +130,13 @@ mod tests {
         PromptStream::new(&prompts, seed, 24)
     }
 
-    fn take(mut stream: PromptStream, count: usize) -> Vec<WorkloadRequest> {
-        (0..count).map(|_| stream.next()).collect()
+    fn take(stream: &PromptStream, count: usize) -> Vec<WorkloadRequest> {
+        stream.stage().take(count).collect()
     }
 
     #[test]
     fn every_prompt_comes_once_in_a_round_and_again_in_the_next() {
-        let sent = take(shared(1), 24);
+        let sent = take(&shared(1), 24);
         assert_eq!(sent[..12], sent[12..]);
         let mut questions: Vec<u64> = sent[..12].iter().map(|p| p.content.as_ref().unwrap()[1].id).collect();
         questions.sort_unstable();
@@ -165,9 +152,9 @@ mod tests {
 
     #[test]
     fn the_order_is_shuffled_by_the_seed() {
-        assert_eq!(take(shared(7), 12), take(shared(7), 12));
-        assert_ne!(take(shared(7), 12), take(shared(8), 12));
-        let unshuffled = (0..12).all(|i| take(shared(7), 12)[i].content.as_ref().unwrap()[1].id == 3 + i as u64);
+        assert_eq!(take(&shared(7), 12), take(&shared(7), 12));
+        assert_ne!(take(&shared(7), 12), take(&shared(8), 12));
+        let unshuffled = (0..12).all(|i| take(&shared(7), 12)[i].content.as_ref().unwrap()[1].id == 3 + i as u64);
         assert!(!unshuffled);
     }
 
@@ -181,8 +168,8 @@ mod tests {
             output_len: 250,
         };
         let of_four = PromptStream::new(&prompts(40), 3, 4);
-        assert!(matches!(&of_four.kind, Kind::Repeated { prompts, .. } if prompts.len() == 4));
-        assert_eq!(take(of_four, 4), take(PromptStream::new(&prompts(40), 3, 1000), 4));
+        assert!(matches!(&of_four, PromptStream::Repeated { prompts, .. } if prompts.len() == 4));
+        assert_eq!(take(&of_four, 4), take(&PromptStream::new(&prompts(40), 3, 1000), 4));
         // Two million prompts of 96 bytes each would take 190 MB, their order takes 8.
         let used = allocation_counter::measure(|| drop(PromptStream::new(&prompts(400_000), 3, 4)));
         assert!(used.bytes_max < 9_000_000, "{} bytes", used.bytes_max);
@@ -197,7 +184,7 @@ mod tests {
             question_len: 5,
             output_len: 1,
         };
-        let prompt = PromptStream::new(&prompts, 0, 1).next();
+        let prompt = PromptStream::new(&prompts, 0, 1).stage().next().unwrap();
         assert_eq!(prompt.content.as_deref(), Some([Segment { id: 1, num_tokens: 5 }].as_slice()));
     }
 
@@ -205,8 +192,8 @@ mod tests {
     fn lengths_are_normal_within_their_range_and_start_again_in_a_stage() {
         let input = NormalLengths { min: 10, max: 1000, mean: 500.0, std_dev: 50.0 };
         let output = NormalLengths { min: 90, max: 110, mean: 100.0, std_dev: 1000.0 };
-        let mut stream = PromptStream::new(&Prompts::Random { input, output }, 3, 10_000);
-        let first = take(stream.clone(), 10_000);
+        let stream = PromptStream::new(&Prompts::Random { input, output }, 3, 10_000);
+        let first = take(&stream, 10_000);
         let mean = first.iter().map(|p| f64::from(p.num_prompt_tokens)).sum::<f64>() / 1e4;
         // Standard error 50 / √10⁴ = 0.5.
         assert!((mean - 500.0).abs() < 2.0, "{mean}");
@@ -214,15 +201,14 @@ mod tests {
         // Almost all outputs are clipped, half of them on either side.
         let clipped = first.iter().filter(|p| p.num_output_tokens == 90).count();
         assert!((4_800..5_150).contains(&clipped), "{clipped}");
-        (0..10).for_each(|_| drop(stream.next()));
-        stream.restart();
-        assert_eq!(take(stream, 10_000), first);
+        stream.stage().take(10).for_each(drop);
+        assert_eq!(take(&stream, 10_000), first);
     }
 
     #[test]
     fn synthetic_prompts_are_beginnings_of_one_text() {
         let prompts = Prompts::Synthetic { input: NormalLengths::fixed(40), output: NormalLengths::fixed(7) };
-        let prompt = PromptStream::new(&prompts, 0, 1).next();
+        let prompt = PromptStream::new(&prompts, 0, 1).stage().next().unwrap();
         assert_eq!(prompt.content.as_deref(), Some([Segment { id: 0, num_tokens: 40 }].as_slice()));
         assert_eq!(prompt.num_output_tokens, 7);
     }

@@ -138,8 +138,12 @@ impl RequestFile {
             false => Ok((notes, SessionList::new(sessions).map_err(|error| error.of(&origin))?.into())),
         };
         let (notes, list): (_, RequestSource) = match format {
-            Format::Csv if session_rows::is_list(&start) => sessions(session_rows::csv(input)?),
-            Format::Jsonl if session_rows::is_list(&start) => sessions(session_rows::jsonl(input)?),
+            Format::Csv if session_rows::is_list(&start) => {
+                sessions(session_rows::read(RowReader::csv(input, session_rows::COLUMNS)?)?)
+            }
+            Format::Jsonl if session_rows::is_list(&start) => {
+                sessions(session_rows::read(RowReader::jsonl(input, session_rows::COLUMNS))?)
+            }
             Format::LlmServingSim if session_rows::is_agentic(&start) => sessions(session_rows::llmservingsim(input)?),
             Format::Csv => single(request_list::read(RowReader::csv(input, request_list::COLUMNS)?)?),
             Format::Jsonl => single(request_list::read(RowReader::jsonl(input, request_list::COLUMNS))?),

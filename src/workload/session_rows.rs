@@ -13,7 +13,7 @@ use crate::input::{Columns, Head, Input, Keys, Log, NumberRange, Row, RowReader}
 use crate::units::NS_PER_S;
 
 /// The columns of a list of turns. An arrival is required in the first turn of a session alone.
-const COLUMNS: Columns = Columns {
+pub(super) const COLUMNS: Columns = Columns {
     required: "session_id,input_len,output_len",
     optional: "arrival,turn,think_time_s,prefix_group,prefix_len,priority,stage,temperature,top_p,top_k,min_p,repetition_penalty,\
                presence_penalty,frequency_penalty,id,request_id,num_total_tokens,pd_ratio",
@@ -40,16 +40,6 @@ pub(super) fn is_agentic(head: &Head) -> bool {
     head.is_json() && head.has("sub_requests")
 }
 
-/// Reads a list of turns as csv.
-pub(super) fn csv(input: Input<'_>) -> Result<SessionRows> {
-    turns(RowReader::csv(input, COLUMNS)?)
-}
-
-/// Reads a list of turns as jsonl.
-pub(super) fn jsonl(input: Input<'_>) -> Result<SessionRows> {
-    turns(RowReader::jsonl(input, COLUMNS))
-}
-
 /// A session whose rows are being read.
 struct Draft {
     session: Session,
@@ -58,7 +48,8 @@ struct Draft {
     first_turn: u32,
 }
 
-fn turns(mut reader: RowReader<'_>) -> Result<SessionRows> {
+/// Reads a list of turns.
+pub(super) fn read(mut reader: RowReader<'_>) -> Result<SessionRows> {
     let mut drafts: Vec<Draft> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     while let Some(row) = reader.next_row()? {

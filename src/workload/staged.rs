@@ -90,7 +90,6 @@ pub(super) fn most_requests(stages: &[StageLoad]) -> u64 {
 
 /// A load in stages, from [`Profile::workload`](super::profile::Profile::workload). Memory does not grow with the number of
 /// requests.
-#[derive(Debug, Clone)]
 pub struct StagedLoad {
     stages: Arc<[StageLoad]>,
     /// Most requests in flight of a stage that has no limit of its own.
@@ -103,14 +102,12 @@ pub struct StagedLoad {
 }
 
 /// The current stage.
-#[derive(Debug, Clone)]
 struct Current {
     load: StageLoad,
     stage: u32,
     start_ns: u64,
     times: ArrivalTimes,
-    /// Planned time of the next request; `None` if all are sent.
-    next_ns: Option<u64>,
+    prompts: Box<dyn Iterator<Item = WorkloadRequest> + Send>,
     max_in_flight: Option<u64>,
     sent: u64,
     finished: u64,
@@ -122,11 +119,6 @@ struct Current {
 impl Current {
     fn is_full(&self) -> bool {
         self.max_in_flight.is_some_and(|limit| self.sent - self.finished >= limit)
-    }
-
-    /// Plans the next request.
-    fn advance(&mut self) {
-        self.next_ns = self.times.next().map(|offset_ns| self.start_ns.saturating_add(offset_ns));
     }
 }
 
@@ -147,36 +139,34 @@ impl StagedLoad {
     /// Begins a stage, if there is one of this number.
     fn begin(&mut self, stage: u32, start_ns: u64) {
         let Some(load) = self.stages.get(stage as usize) else { return };
-        self.prompts.restart();
-        let mut current = Current {
+        self.current = Some(Current {
             load: *load,
             stage,
             start_ns,
             times: load.times(self.seed, stage),
-            next_ns: None,
+            prompts: self.prompts.stage(),
             max_in_flight: load.max_in_flight().or(self.max_in_flight),
             sent: 0,
             finished: 0,
             free_since_ns: start_ns,
             last_finish_ns: start_ns,
-        };
-        current.advance();
-        self.current = Some(current);
+        });
     }
 }
 
 impl Workload for StagedLoad {
     fn next_arrival_ns(&self) -> Option<u64> {
         let current = self.current.as_ref().filter(|current| !current.is_full())?;
-        Some(current.next_ns?.max(current.free_since_ns))
+        let planned_ns = current.start_ns.saturating_add(current.times.next_ns()?);
+        Some(planned_ns.max(current.free_since_ns))
     }
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let arrival_ns = self.next_arrival_ns()?;
         let current = self.current.as_mut()?;
         current.sent += 1;
-        current.advance();
-        Some(WorkloadRequest { arrival_ns, stage: current.stage, ..self.prompts.next() })
+        current.times.next();
+        Some(WorkloadRequest { arrival_ns, stage: current.stage, ..current.prompts.next()? })
     }
 
     fn finished(&mut self, now_ns: u64, stage: u32, _request: u32) {

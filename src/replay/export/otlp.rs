@@ -44,6 +44,9 @@ struct Journey {
     pauses: Vec<(bool, u64, usize)>,
 }
 
+/// The beginning or the end of a copy of KV blocks: its time, ns, and whether it is the end.
+type Moment<'a> = (u64, bool, &'a TransferEvent);
+
 /// An observer that keeps the steps, some 80 bytes each, and where the requests were in them.
 #[derive(Debug, Default)]
 pub struct OtlpTrace {
@@ -73,14 +76,16 @@ impl OtlpTrace {
                 self.steps[last].num_finished += 1;
             }
         }
-        let mut transfers = self.transfer_events().into_iter().peekable();
+        let mut moments = self.transfer_moments().into_iter().peekable();
         for (line, steps) in self.steps.chunks(STEPS_PER_LINE).enumerate() {
             let mut events = Vec::new();
             for (at, step) in (line * STEPS_PER_LINE..).zip(steps) {
                 events.push(step.summary(at, config));
-                events.extend(
-                    std::iter::from_fn(|| transfers.next_if(|of| of.step <= at)).flat_map(|of| of.events(config)),
-                );
+                // A copy begins and ends in the last step that the host began to schedule before.
+                let next = self.steps.get(at + 1);
+                while let Some(moment) = moments.next_if(|(ns, ..)| next.is_none_or(|next| *ns < next.start_ns)) {
+                    events.extend(transfer_events(config, at, moment));
+                }
             }
             let span = json!({ "name": "scheduler_steps", "spanId": id(line, 3), "events": events });
             write_line(&mut out, model, "vllm.scheduler.step", &[span])?;
@@ -94,14 +99,12 @@ impl OtlpTrace {
         out.flush()
     }
 
-    /// The beginnings and ends of the copies, by time. Each belongs to the last step that the host began to schedule before it.
-    fn transfer_events(&self) -> Vec<TransferMoment<'_>> {
-        let step = |ns| self.steps.partition_point(|step| step.start_ns <= ns).saturating_sub(1);
-        let moment = |is_end, ns, of| TransferMoment { ns, is_end, step: step(ns), of };
-        let both = self.transfers.iter().flat_map(|of| [moment(false, of.ready_ns, of), moment(true, of.end_ns, of)]);
-        let mut events: Vec<TransferMoment<'_>> = both.collect();
-        events.sort_by_key(|moment| (moment.ns, moment.is_end, moment.of.index));
-        events
+    /// The beginnings and ends of the copies, by time.
+    fn transfer_moments(&self) -> Vec<Moment<'_>> {
+        let both = self.transfers.iter().flat_map(|copy| [(copy.ready_ns, false, copy), (copy.end_ns, true, copy)]);
+        let mut moments: Vec<Moment<'_>> = both.collect();
+        moments.sort_by_key(|(ns, is_end, copy)| (*ns, *is_end, copy.index));
+        moments
     }
 
     fn core_span(&self, at: usize, record: &RequestRecord, journey: &Journey) -> Value {
@@ -196,58 +199,30 @@ impl Observer for OtlpTrace {
     }
 }
 
-/// The beginning or the end of a copy of KV blocks.
-struct TransferMoment<'a> {
-    ns: u64,
-    is_end: bool,
-    /// The step in which it happens.
-    step: usize,
-    of: &'a TransferEvent,
-}
-
-impl TransferMoment<'_> {
-    /// The event of the copy, and behind its end that of the cache which it filled.
-    fn events(self, config: &EngineConfig) -> impl Iterator<Item = Value> + use<> {
-        let name = match self.of.direction {
-            TransferDirection::GpuToCpu if self.is_end => Some("CacheStoreCommitted"),
-            TransferDirection::CpuToGpu if self.is_end => Some("CacheLoadCommitted"),
-            _ => None,
-        };
-        let committed = name.map(|name| {
-            let attributes = [
-                ("request.id", json!(self.of.record.to_string())),
-                ("kv.medium", json!("CPU")),
-                ("kv.num_blocks", json!(self.of.num_blocks)),
-                ("kv.block_size", json!(config.block_size)),
-                ("scheduler.step", json!(FIRST_STEP + self.step)),
-            ];
-            event(name, self.ns, &attributes)
-        });
-        std::iter::once(self.event()).chain(committed)
+/// The event of the beginning or the end of a copy in a step, and behind an end that of the cache which it filled.
+fn transfer_events(config: &EngineConfig, step: usize, (ns, is_end, copy): Moment<'_>) -> Vec<Value> {
+    let request = ("request.id", json!(copy.record.to_string()));
+    let num_blocks = ("kv.num_blocks", json!(copy.num_blocks));
+    let step = ("scheduler.step", json!(FIRST_STEP + step));
+    let (src, dst, committed) = match copy.direction {
+        TransferDirection::GpuToCpu => ("GPU", "CPU", Some("CacheStoreCommitted")),
+        TransferDirection::CpuToGpu => ("CPU", "GPU", Some("CacheLoadCommitted")),
+        TransferDirection::CpuToDisk => ("CPU", "STORAGE", None),
+        TransferDirection::DiskToCpu => ("STORAGE", "CPU", None),
+    };
+    let (id, src, dst) = (("transfer.id", json!(copy.index)), ("kv.src", json!(src)), ("kv.dst", json!(dst)));
+    let mut attributes = vec![id, request.clone(), src, dst, num_blocks.clone(), step.clone()];
+    if !is_end {
+        return vec![event("TransferInitiated", ns, &attributes)];
     }
-
-    fn event(&self) -> Value {
-        let (src, dst) = match self.of.direction {
-            TransferDirection::GpuToCpu => ("GPU", "CPU"),
-            TransferDirection::CpuToGpu => ("CPU", "GPU"),
-            TransferDirection::CpuToDisk => ("CPU", "STORAGE"),
-            TransferDirection::DiskToCpu => ("STORAGE", "CPU"),
-        };
-        let mut attributes = vec![
-            ("transfer.id", json!(self.of.index)),
-            ("request.id", json!(self.of.record.to_string())),
-            ("kv.src", json!(src)),
-            ("kv.dst", json!(dst)),
-            ("kv.num_blocks", json!(self.of.num_blocks)),
-            ("scheduler.step", json!(FIRST_STEP + self.step)),
-        ];
-        if !self.is_end {
-            return event("TransferInitiated", self.ns, &attributes);
-        }
-        // A server gives the event the time of the step that noticed the end, and a replay that of the end itself.
-        attributes.push(("transfer.is_exact", json!(true)));
-        event("TransferCompleted", self.ns, &attributes)
-    }
+    // A server gives the event the time of the step that noticed the end, and a replay that of the end itself.
+    attributes.push(("transfer.is_exact", json!(true)));
+    let mut events = vec![event("TransferCompleted", ns, &attributes)];
+    events.extend(committed.map(|name| {
+        let (medium, block_size) = (("kv.medium", json!("CPU")), ("kv.block_size", json!(config.block_size)));
+        event(name, ns, &[request, medium, num_blocks, block_size, step])
+    }));
+    events
 }
 
 impl Step {
@@ -299,9 +274,8 @@ fn id(at: usize, kind: u64) -> String {
 }
 
 fn event(name: &str, ns: u64, others: &[(&str, Value)]) -> Value {
-    let clock = [("ts.monotonic", json!(ns))];
     let time = START_UNIX_NS.saturating_add(ns).to_string();
-    let own: Vec<(&str, Value)> = clock.into_iter().chain(others.iter().cloned()).collect();
+    let own = [&[("ts.monotonic", json!(ns))], others].concat();
     json!({ "name": name, "timeUnixNano": time, "attributes": attributes(&own) })
 }
 

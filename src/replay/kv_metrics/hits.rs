@@ -54,15 +54,6 @@ impl Hits {
         self.missed_tokens += u64::from(record.num_prompt_tokens - cached);
     }
 
-    fn join(&mut self, other: &Hits) {
-        self.requests += other.requests;
-        self.asked_tokens += other.asked_tokens;
-        self.gpu_hit_tokens += other.gpu_hit_tokens;
-        self.host_hit_tokens += other.host_hit_tokens;
-        self.disk_hit_tokens += other.disk_hit_tokens;
-        self.missed_tokens += other.missed_tokens;
-    }
-
     /// Share of the prompt tokens in the GPU's prefix cache; `None` without prompts.
     pub fn gpu_hit_share(&self) -> Option<f64> {
         (self.asked_tokens > 0).then(|| real(self.gpu_hit_tokens) / real(self.asked_tokens))
@@ -92,17 +83,19 @@ pub struct PrefixGroup {
 
 /// The groups that asked for the most tokens, the number of the others, and the hits of the others.
 pub(super) fn by_prefix(records: &[RequestRecord], contents: &[Option<Content>]) -> (Vec<PrefixGroup>, u64, Hits) {
-    let mut groups: HashMap<Option<u64>, Hits> = HashMap::new();
+    let mut groups: HashMap<Option<u64>, Vec<&RequestRecord>> = HashMap::new();
     let contents = contents.iter().map(Option::as_ref).chain(std::iter::repeat(None));
     for (record, content) in records.iter().zip(contents).filter(|(record, _)| is_scheduled(record)) {
         let first = content.and_then(|content| content.first()).map(|segment| segment.id);
-        groups.entry(first).or_default().add(record);
+        groups.entry(first).or_default().push(record);
     }
-    let mut groups: Vec<(Option<u64>, Hits)> = groups.into_iter().collect();
-    groups.sort_unstable_by_key(|(prefix, hits)| (Reverse(hits.asked_tokens), *prefix));
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    let asked_tokens = |record: &&RequestRecord| u64::from(record.num_prompt_tokens);
+    groups.sort_by_cached_key(|(prefix, of)| (Reverse(of.iter().map(asked_tokens).sum::<u64>()), *prefix));
     let others = groups.split_off(groups.len().min(MOST_GROUPS));
-    let mut rest = Hits::default();
-    others.iter().for_each(|(_, hits)| rest.join(hits));
-    let named = groups.into_iter().map(|(prefix, hits)| PrefixGroup { prefix: prefix.map(|id| id.to_string()), hits });
+    let rest = Hits::of(others.iter().flat_map(|(_, records)| records).copied());
+    let named = groups
+        .into_iter()
+        .map(|(prefix, records)| PrefixGroup { prefix: prefix.map(|id| id.to_string()), hits: Hits::of(records) });
     (named.collect(), others.len() as u64, rest)
 }

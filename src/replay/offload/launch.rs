@@ -38,7 +38,7 @@ impl Offload {
         self.loads.clear();
         self.unsubmitted.append(&mut self.stores);
         self.link.advance(launch_ns);
-        let mut done = self.link.take_done(std::mem::take(&mut self.done));
+        let mut done = std::mem::take(&mut self.link.done);
         for copy in done.drain(..) {
             on_done(copy.event);
             self.count(&copy.event);
@@ -52,7 +52,7 @@ impl Offload {
                 }
             }
         }
-        self.done = done;
+        self.link.done = done;
         for slot in self.ended.drain(..) {
             let request = &mut self.requests[slot as usize];
             request.has_ended = true;
@@ -73,7 +73,7 @@ impl Offload {
         let (index, record) = (self.num_copies, self.requests[slot as usize].record);
         self.num_copies += 1;
         let event = TransferEvent { index, direction, record, num_blocks, ready_ns, end_ns: 0 };
-        self.link.submit(Copy::new(latency, event, slot, self.config.block_bytes));
+        self.link.submit(Copy::new(latency, event, slot, self.block_bytes));
         if let Some(events) = &mut self.events {
             let host = match direction {
                 TransferDirection::CpuToGpu => self.host.serials(&self.requests[slot as usize].loading),
@@ -86,6 +86,6 @@ impl Offload {
     fn count(&mut self, copy: &TransferEvent) {
         let is_load = copy.direction == TransferDirection::CpuToGpu;
         let of = if is_load { &mut self.counters.loads } else { &mut self.counters.stores };
-        of.add(copy, self.config.block_bytes);
+        of.add(copy, self.block_bytes);
     }
 }

@@ -34,17 +34,18 @@ impl Copy {
 }
 
 /// Both queues, and their clock.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Link {
     now_ns: u64,
     queues: [VecDeque<Copy>; 2],
     contention: f64,
-    done: Vec<Copy>,
+    /// Copies that have ended and are not taken yet.
+    pub(super) done: Vec<Copy>,
 }
 
 impl Link {
     pub(super) fn new(contention: f64) -> Self {
-        Link { now_ns: 0, queues: Default::default(), contention, done: Vec::new() }
+        Link { contention, ..Link::default() }
     }
 
     /// Time up to which the copies are known.
@@ -61,11 +62,6 @@ impl Link {
             TransferDirection::GpuToCpu | TransferDirection::CpuToDisk => away.push_back(copy),
             TransferDirection::CpuToGpu | TransferDirection::DiskToCpu => back.push_back(copy),
         }
-    }
-
-    /// Takes the copies that have ended since the last call, and leaves an empty list in their place.
-    pub(super) fn take_done(&mut self, empty: Vec<Copy>) -> Vec<Copy> {
-        std::mem::replace(&mut self.done, empty)
     }
 
     /// Lets the copies go on until `to_ns`.
@@ -186,7 +182,7 @@ mod tests {
 
     fn ends(link: &mut Link) -> Vec<(u64, u64)> {
         link.advance(1_000_000);
-        link.take_done(Vec::new()).iter().map(|copy| (copy.event.index, copy.event.end_ns)).collect()
+        std::mem::take(&mut link.done).iter().map(|copy| (copy.event.index, copy.event.end_ns)).collect()
     }
 
     #[test]

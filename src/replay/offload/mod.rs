@@ -27,7 +27,7 @@ use super::observe::KvEvent;
 use super::slot::Slot;
 use disk::Disk;
 use host_blocks::HostBlocks;
-use link::{Copy, Link};
+use link::Link;
 use refused::Refused;
 
 /// Progress of a request's load.
@@ -83,10 +83,12 @@ struct Prepared {
 }
 
 /// The tier of one engine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Offload {
-    config: KvOffload,
     block_size: u32,
+    /// Bytes of a block on one GPU.
+    block_bytes: u64,
+    offload_prompt_only: bool,
     host: HostBlocks,
     link: Link,
     disk: Option<Box<Disk>>,
@@ -104,8 +106,6 @@ pub(super) struct Offload {
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
     pub(super) any_ended: bool,
     num_copies: u64,
-    /// An empty list, for the copies that end next.
-    done: Vec<Copy>,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
     /// Events of the host's blocks, for an observer that wants them.
@@ -116,25 +116,13 @@ pub(super) struct Offload {
 impl Offload {
     pub(super) fn new(config: &KvOffload, block_size: u32) -> Self {
         Offload {
-            config: config.clone(),
             block_size,
+            block_bytes: config.block_bytes,
+            offload_prompt_only: config.offload_prompt_only,
             host: HostBlocks::new(config.num_cpu_blocks),
             link: Link::new(config.contention),
             disk: config.disk.as_ref().map(|disk| Box::new(Disk::new(disk))),
-            requests: Vec::new(),
-            loads: Vec::new(),
-            stores: Vec::new(),
-            unsubmitted: Vec::new(),
-            offered: VecDeque::new(),
-            preempted: Vec::new(),
-            refused: Refused::NONE,
-            ended: Vec::new(),
-            any_ended: false,
-            num_copies: 0,
-            done: Vec::new(),
-            resumed: Vec::new(),
-            events: None,
-            counters: OffloadCounters::default(),
+            ..Offload::default()
         }
     }
 
@@ -143,7 +131,7 @@ impl Offload {
         let slot = slot as usize;
         self.host.begin(slot);
         let request = grown(&mut self.requests, slot, Tracked::default);
-        let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
+        let Tracked { mut loading, mut storing, .. } = std::mem::take(request);
         loading.clear();
         storing.clear();
         *request = Tracked { record, loading, storing, ..Tracked::default() };
@@ -206,7 +194,7 @@ impl Offload {
 
     /// Offers the host the blocks that a step fills, up to the request's first `num_tokens` tokens, whose content is known.
     pub(super) fn offer(&mut self, slot: u32, state: &Slot, step: u64, mut num_tokens: u32) {
-        if self.config.offload_prompt_only {
+        if self.offload_prompt_only {
             num_tokens = num_tokens.min(state.num_prompt_tokens);
         }
         let num_full = num_tokens / self.block_size;
@@ -215,29 +203,18 @@ impl Offload {
             return;
         }
         let (positions, num_blocks) = (request.num_offered..num_full, num_full - request.num_offered);
-        let (events, num_evicted) = (&mut self.events, &mut self.counters.evicted_blocks);
-        let mut removed = Vec::new();
-        let mut on_removed = |serial| {
-            *num_evicted += 1;
-            if events.is_some() {
-                removed.push(serial);
-            }
-        };
         let (at, stored) = (slot as usize, &mut request.storing);
-        let is_stored = num_blocks == 1 && self.host.append(at, state, positions.start, stored, &mut on_removed);
-        let num_stored = if is_stored {
+        let num_stored = if num_blocks == 1 && self.host.append(at, state, positions.start, stored) {
             1
         } else {
             self.host.know(at, state, num_full);
-            match self.host.offer(at, positions, stored, on_removed) {
+            match self.host.offer(at, positions, stored) {
                 Ok(num_stored) => num_stored,
                 Err(missing) => return self.refuse(slot, state, step, num_blocks, missing),
             }
         };
         request.num_offered = num_full;
-        if events.is_some() {
-            note(events, KvEvent::Removed, removed);
-        }
+        self.note_removed();
         self.unrefuse(slot);
         if num_stored == 0 {
             return;
@@ -252,6 +229,12 @@ impl Offload {
         }
         self.stores.push(Prepared { slot, num_blocks: num_stored });
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
+    }
+
+    /// Counts and notes the blocks that made room for others on the host.
+    fn note_removed(&mut self) {
+        self.counters.evicted_blocks += self.host.removed.len() as u64;
+        note(&mut self.events, KvEvent::Removed, &mut self.host.removed);
     }
 
     pub(super) fn preempt(&mut self, slot: u32) {
@@ -298,7 +281,7 @@ impl Offload {
     pub(super) fn finish_load(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
         request.load = Load::Ended;
-        self.host.end_load(&request.loading);
+        self.host.update(&request.loading, |block| block.num_loads -= 1);
         request.loading.clear();
     }
 
@@ -311,18 +294,19 @@ impl Offload {
 
 /// Ends stores of blocks on the host, and notes the blocks.
 fn end_stores(host: &mut HostBlocks, events: &mut Option<Vec<KvEvent>>, blocks: &[u32]) {
-    let mut written = Vec::new();
-    host.end_store(blocks, |serial| {
-        if events.is_some() {
-            written.push(serial);
-        }
-    });
-    note(events, KvEvent::Stored, written);
+    host.update(blocks, |block| block.is_written = true);
+    if events.is_some() {
+        note(events, KvEvent::Stored, &mut host.serials(blocks));
+    }
 }
 
-fn note(events: &mut Option<Vec<KvEvent>>, event: fn(Vec<u64>) -> KvEvent, mut serials: Vec<u64>) {
-    if let (Some(events), false) = (events, serials.is_empty()) {
-        serials.sort_unstable();
-        events.push(event(serials));
+/// Takes the numbers of blocks, and notes an event of them for an observer that wants it.
+fn note(events: &mut Option<Vec<KvEvent>>, event: fn(Vec<u64>) -> KvEvent, serials: &mut Vec<u64>) {
+    match events {
+        Some(events) if !serials.is_empty() => {
+            serials.sort_unstable();
+            events.push(event(std::mem::take(serials)));
+        }
+        _ => serials.clear(),
     }
 }

@@ -21,14 +21,11 @@ pub(super) struct Refused {
     first_until: u64,
 }
 
-impl Refused {
-    pub(super) const NONE: Refused = Refused {
-        slots: Vec::new(),
-        num_blocks: 0,
-        least_missing: u32::MAX,
-        num_shared_changes: 0,
-        first_until: u64::MAX,
-    };
+impl Default for Refused {
+    fn default() -> Self {
+        let (least_missing, first_until) = (u32::MAX, u64::MAX);
+        Refused { slots: Vec::new(), num_blocks: 0, least_missing, num_shared_changes: 0, first_until }
+    }
 }
 
 impl Offload {

@@ -101,14 +101,10 @@ impl Profile {
         if let Some(sessions) = &self.sessions {
             return sessions.summary();
         }
-        let mut prompts = PromptStream::new(&self.prompts, seed, most_requests(&self.stages));
-        let positions =
-            |(stage, load): (u32, &StageLoad)| (0..load.num_requests()).map(move |position| (stage, position));
-        Summary::of((0..).zip(&self.stages).flat_map(positions).map(|(stage, position)| {
-            if position == 0 {
-                prompts.restart();
-            }
-            WorkloadRequest { stage, ..prompts.next() }
+        let prompts = PromptStream::new(&self.prompts, seed, most_requests(&self.stages));
+        Summary::of((0..).zip(&self.stages).flat_map(|(stage, load)| {
+            let sent = (0..load.num_requests()).zip(prompts.stage());
+            sent.map(move |(_, request)| WorkloadRequest { stage, ..request })
         }))
     }
 }

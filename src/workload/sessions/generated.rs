@@ -1,18 +1,16 @@
 //! Sessions without a file: equal ones, or with drawn lengths and think times, at a rate or a fixed number of them at once.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; new checks ranges")]
 
-use std::collections::VecDeque;
-
 use rand_distr::{Distribution, Exp1};
 
 use super::super::arrivals::{ArrivalPattern, ArrivalTimes};
-use super::super::generated::check_arrivals;
 use super::super::lengths::{NormalLengths, lockstep};
 use super::super::limits::{self, MAX_DURATION_S, MAX_TOKENS};
 use super::super::request::Segment;
 use super::super::seed::{Stream, generator};
+use super::super::starts::{Concurrency, Starts, check_concurrency, check_rate};
 use super::super::{Summary, WorkloadRequest};
-use super::{Next, Place, Script, SessionLoad};
+use super::{Place, Script, SessionLoad};
 use crate::error::Result;
 use crate::input::check;
 use crate::units::NS_PER_S;
@@ -81,13 +79,10 @@ impl GeneratedSessions {
         let mut problems = Vec::new();
         match starts {
             SessionStarts::Rate { pattern, per_s } => {
-                check_arrivals(&mut problems, pattern, per_s, num_sessions, "sessions");
+                check_rate(&mut problems, pattern, per_s, num_sessions, "sessions");
             }
-            SessionStarts::Concurrency(concurrency) => {
-                if concurrency == 0 {
-                    problems.push("concurrency = 0 must be at least 1".to_owned());
-                }
-                limits::check_requests(&mut problems, "number of sessions", num_sessions);
+            SessionStarts::Concurrency(number) => {
+                check_concurrency(&mut problems, number, num_sessions, "sessions");
             }
         }
         shape.check(&mut problems);
@@ -110,14 +105,13 @@ impl GeneratedSessions {
         let starts = match self.starts {
             SessionStarts::Rate { pattern, per_s } => {
                 let rng = generator(self.seed, Stream::Arrivals, 0);
-                let mut times = ArrivalTimes::pattern(pattern, rng, self.num_sessions, per_s);
-                Starts::Rate { next_ns: times.next(), times: Box::new(times) }
+                Starts::Rate(ArrivalTimes::pattern(pattern, rng, self.num_sessions, per_s))
             }
             SessionStarts::Concurrency(concurrency) => {
-                Starts::Concurrency { fresh: u64::from(concurrency), due_ns: VecDeque::new() }
+                Starts::Concurrency(Concurrency::new(concurrency, self.num_sessions))
             }
         };
-        SessionLoad::new(Box::new(Generated { of: self.clone(), starts, started: 0 }))
+        SessionLoad::new(Box::new(Generated { of: self.clone(), starts, started: 0 }), self.num_requests())
     }
 
     /// Returns the summary of the sessions, whose means are those of the distributions of lengths.
@@ -157,10 +151,7 @@ impl SessionShape {
             problems.push("turns = 0 must be at least 1".to_owned());
         }
         for (name, lengths) in [("input length", self.input), ("output length", self.output)] {
-            limits::check_tokens(problems, name, lengths.min);
-            if lengths.max != lengths.min {
-                limits::check_tokens(problems, name, lengths.max);
-            }
+            lengths.check(problems, name);
         }
         if problems.is_empty() && self.longest_prompt() > u64::from(MAX_TOKENS) {
             problems.push(format!(
@@ -173,11 +164,6 @@ impl SessionShape {
             problems.push(format!("think_time_s = {:?} must be from 0 to {MAX_DURATION_S} s", self.think_time_s));
         }
     }
-}
-
-enum Starts {
-    Rate { times: Box<ArrivalTimes>, next_ns: Option<u64> },
-    Concurrency { fresh: u64, due_ns: VecDeque<u64> },
 }
 
 struct Generated {
@@ -212,21 +198,11 @@ impl Generated {
 
 impl Script for Generated {
     fn next_start_ns(&self) -> Option<u64> {
-        match &self.starts {
-            Starts::Rate { next_ns, .. } => *next_ns,
-            Starts::Concurrency { fresh, due_ns } => {
-                let next_ns = if *fresh > 0 { Some(0) } else { due_ns.front().copied() };
-                next_ns.filter(|_| self.started < self.of.num_sessions)
-            }
-        }
+        self.starts.next_ns()
     }
 
     fn start(&mut self) -> Option<Place> {
-        match &mut self.starts {
-            Starts::Rate { times, next_ns } => *next_ns = times.next(),
-            Starts::Concurrency { fresh: 0, due_ns } => drop(due_ns.pop_front()),
-            Starts::Concurrency { fresh, .. } => *fresh -= 1,
-        }
+        self.starts.start()?;
         let place = Place { session: self.started as u32, turn: 0, context_tokens: self.of.shape.prefix_len };
         self.started += 1;
         Some(place)
@@ -244,23 +220,19 @@ impl Script for Generated {
         Some(WorkloadRequest { content: Some(content.collect()), ..WorkloadRequest::new(0, num_prompt_tokens, output) })
     }
 
-    fn next(&self, place: Place) -> Option<Next> {
+    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)> {
         if place.turn + 1 >= self.of.shape.turns {
             return None;
         }
         let (input, output) = self.lengths(place);
         let context_tokens = place.context_tokens + input + output;
         let place = Place { turn: place.turn + 1, context_tokens, ..place };
-        Some(Next { place, think_ns: self.think_ns(place), earliest_ns: 0 })
+        Some((now_ns.saturating_add(self.think_ns(place)), place))
     }
 
     fn ended(&mut self, now_ns: u64) {
-        if let Starts::Concurrency { due_ns, .. } = &mut self.starts {
-            due_ns.push_back(now_ns);
+        if let Starts::Concurrency(starts) = &mut self.starts {
+            starts.ended(now_ns);
         }
-    }
-
-    fn num_requests(&self) -> u64 {
-        self.of.num_requests()
     }
 }

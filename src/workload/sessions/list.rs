@@ -8,7 +8,7 @@ use super::super::limits::{self, MAX_TIME_NS};
 use super::super::request::{Content, Segment};
 use super::super::seed::mixed;
 use super::super::{Summary, WorkloadRequest};
-use super::{Next, Place, Script, SessionLoad};
+use super::{Place, Script, SessionLoad};
 use crate::error::Result;
 use crate::input::check;
 
@@ -101,7 +101,8 @@ impl SessionList {
 
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
-        SessionLoad::new(Box::new(Listed { sessions: Arc::clone(&self.sessions), started: 0 }))
+        let listed = Listed { sessions: Arc::clone(&self.sessions), started: 0 };
+        SessionLoad::new(Box::new(listed), self.num_requests())
     }
 
     /// Returns the number of turns of all sessions.
@@ -146,17 +147,13 @@ impl Script for Listed {
         Some(self.turn(place)?.request.clone())
     }
 
-    fn next(&self, place: Place) -> Option<Next> {
+    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)> {
         let place = Place { turn: place.turn + 1, ..place };
         let Turn { request, think_ns } = self.turn(place)?;
-        Some(Next { place, think_ns: *think_ns, earliest_ns: request.arrival_ns })
+        Some((now_ns.saturating_add(*think_ns).max(request.arrival_ns), place))
     }
 
     fn ended(&mut self, _now_ns: u64) {}
-
-    fn num_requests(&self) -> u64 {
-        num_turns(&self.sessions)
-    }
 }
 
 /// Returns the content of each turn of a session, and the number of turns that drop a part of the text before them.

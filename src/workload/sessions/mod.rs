@@ -24,15 +24,6 @@ struct Place {
     context_tokens: u32,
 }
 
-/// The turn after another one.
-struct Next {
-    place: Place,
-    /// Time from the end of the turn before to this one.
-    think_ns: u64,
-    /// Earliest time at which it is sent.
-    earliest_ns: u64,
-}
-
 /// The sessions of a load: when they start, and what their turns are.
 trait Script {
     /// Returns when the next session starts; `None` if no further one does before a session in progress ends.
@@ -44,19 +35,17 @@ trait Script {
     /// Returns the request of a turn, whose time counts for nothing.
     fn request(&self, place: Place) -> Option<WorkloadRequest>;
 
-    /// Returns the turn after another one; `None` after the last.
-    fn next(&self, place: Place) -> Option<Next>;
+    /// Returns the turn after one that ended at `now_ns`, behind the time at which it is sent; `None` after the last.
+    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)>;
 
     /// Reports that the last turn of a session finished.
     fn ended(&mut self, now_ns: u64);
-
-    /// Returns the number of requests of all sessions.
-    fn num_requests(&self) -> u64;
 }
 
 /// Sessions as a load. A turn that the server refuses counts as finished, so that the later turns of its session are sent too.
 pub struct SessionLoad {
     script: Box<dyn Script + Send>,
+    num_requests: u64,
     /// Turns whose time is known: their time, a number that keeps the order of equal times, and the turn.
     due: BinaryHeap<Reverse<(u64, u64, Place)>>,
     num_due: u64,
@@ -68,31 +57,19 @@ pub struct SessionLoad {
 }
 
 impl SessionLoad {
-    fn new(script: Box<dyn Script + Send>) -> Self {
-        SessionLoad { script, due: BinaryHeap::new(), num_due: 0, in_flight: BTreeMap::new(), sent: 0, last_ns: 0 }
+    fn new(script: Box<dyn Script + Send>, num_requests: u64) -> Self {
+        let (due, in_flight) = (BinaryHeap::new(), BTreeMap::new());
+        SessionLoad { script, num_requests, due, num_due: 0, in_flight, sent: 0, last_ns: 0 }
     }
 
     fn next_due_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((due_ns, ..))| *due_ns)
     }
 
+    /// Whether the next request is a turn that is due, not the first of a session.
     fn is_turn_first(&self) -> bool {
-        match (self.next_due_ns(), self.script.next_start_ns()) {
-            (Some(due_ns), Some(start_ns)) => due_ns <= start_ns,
-            (due_ns, _) => due_ns.is_some(),
-        }
-    }
-
-    fn end(&mut self, now_ns: u64, place: Place) {
-        self.last_ns = self.last_ns.max(now_ns);
-        match self.script.next(place) {
-            Some(Next { place, think_ns, earliest_ns }) => {
-                let due_ns = self.last_ns.saturating_add(think_ns).max(earliest_ns);
-                self.due.push(Reverse((due_ns, self.num_due, place)));
-                self.num_due += 1;
-            }
-            None => self.script.ended(self.last_ns),
-        }
+        let start_ns = self.script.next_start_ns();
+        self.next_due_ns().is_some_and(|due_ns| start_ns.is_none_or(|start_ns| due_ns <= start_ns))
     }
 }
 
@@ -114,13 +91,19 @@ impl Workload for SessionLoad {
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32, request: u32) {
-        if let Some(place) = self.in_flight.remove(&request) {
-            self.end(now_ns, place);
+        let Some(place) = self.in_flight.remove(&request) else { return };
+        self.last_ns = self.last_ns.max(now_ns);
+        match self.script.next(place, self.last_ns) {
+            Some((due_ns, place)) => {
+                self.due.push(Reverse((due_ns, self.num_due, place)));
+                self.num_due += 1;
+            }
+            None => self.script.ended(self.last_ns),
         }
     }
 
     fn expected_requests(&self) -> Option<usize> {
-        usize::try_from(self.script.num_requests()).ok()
+        usize::try_from(self.num_requests).ok()
     }
 }
 

@@ -18,11 +18,12 @@ struct File {
 }
 
 /// The disk's blocks by their hashes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Files {
     capacity: Option<u32>,
     held: HashMap<BlockHash, File, BuildHasherDefault<AlreadyHashed>>,
-    num_written: u64,
+    /// Number of blocks that can be read.
+    pub(super) num_written: u64,
     /// The blocks that can go by the time of their last use; empty without a limit.
     idle: BTreeMap<u64, BlockHash>,
     now: u64,
@@ -30,12 +31,7 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(capacity: Option<u32>) -> Self {
-        Files { capacity, held: HashMap::default(), num_written: 0, idle: BTreeMap::new(), now: 0 }
-    }
-
-    /// Number of blocks that can be read.
-    pub(super) fn num_written(&self) -> u64 {
-        self.num_written
+        Files { capacity, ..Files::default() }
     }
 
     /// Whether a block can be read.
@@ -51,21 +47,6 @@ impl Files {
         missing
     }
 
-    /// Ends a write. Returns the blocks that have to go for it.
-    pub(super) fn end_write(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
-        for hash in hashes {
-            if let Some(file) = self.held.get_mut(hash) {
-                self.num_written += u64::from(file.used.is_none());
-                self.now += 1;
-                file.used = Some(self.now);
-                if self.capacity.is_some() {
-                    self.idle.insert(self.now, *hash);
-                }
-            }
-        }
-        self.evict()
-    }
-
     /// Keeps a block until a read of it has ended.
     pub(super) fn begin_read(&mut self, hash: BlockHash) {
         if let Some(file) = self.held.get_mut(&hash) {
@@ -76,11 +57,12 @@ impl Files {
         }
     }
 
-    /// Ends a read. Returns the blocks that have to go now.
-    pub(super) fn end_read(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
+    /// Ends a read or a write. Returns the blocks that have to go now.
+    pub(super) fn end(&mut self, hashes: &[BlockHash], is_read: bool) -> Vec<BlockHash> {
         for hash in hashes {
             if let Some(file) = self.held.get_mut(hash) {
-                file.readers = file.readers.saturating_sub(1);
+                file.readers = file.readers.saturating_sub(u32::from(is_read));
+                self.num_written += u64::from(file.used.is_none());
                 self.now += 1;
                 file.used = Some(self.now);
                 if file.readers == 0 && self.capacity.is_some() {
@@ -111,7 +93,7 @@ mod tests {
 
     fn written(files: &mut Files, hashes: &[BlockHash]) -> (Vec<BlockHash>, Vec<BlockHash>) {
         let missing = files.begin_write(hashes);
-        let removed = files.end_write(&missing);
+        let removed = files.end(&missing, false);
         (missing, removed)
     }
 
@@ -122,8 +104,8 @@ mod tests {
         // 2 is being written, so that a second write has only 3 to do.
         assert_eq!(files.begin_write(&[2, 3]), [3]);
         assert!(!files.has(2));
-        assert!(files.end_write(&[1, 2]).is_empty());
-        assert_eq!((files.has(2), files.has(3), files.num_written()), (true, false, 2));
+        assert!(files.end(&[1, 2], false).is_empty());
+        assert_eq!((files.has(2), files.has(3), files.num_written), (true, false, 2));
         assert!(files.begin_write(&[1, 2]).is_empty());
     }
 
@@ -134,9 +116,9 @@ mod tests {
         files.begin_read(1);
         // 1 is older and stays, as it is read.
         assert_eq!(written(&mut files, &[3]), (vec![3], vec![2]));
-        assert!(files.end_read(&[1]).is_empty());
+        assert!(files.end(&[1], true).is_empty());
         assert_eq!(written(&mut files, &[4]), (vec![4], vec![3]));
-        assert_eq!((files.has(1), files.has(4), files.num_written()), (true, true, 2));
+        assert_eq!((files.has(1), files.has(4), files.num_written), (true, true, 2));
     }
 
     #[test]

@@ -60,9 +60,10 @@ struct Asking {
 }
 
 /// The disk tier of one engine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Disk {
-    config: KvDisk,
+    /// Bytes of a block: the shares of all GPUs together.
+    block_bytes: u64,
     files: Files,
     look_ups: LookUps,
     link: Link,
@@ -93,23 +94,10 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(config: &KvDisk) -> Self {
         Disk {
-            config: config.clone(),
+            block_bytes: config.block_bytes,
             files: Files::new(config.num_disk_blocks),
-            look_ups: LookUps::default(),
             link: Link::new(1.0),
-            requests: Vec::new(),
-            promoting: HashSet::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            under_way: HashMap::new(),
-            ended: Vec::new(),
-            copies: Vec::new(),
-            came: Vec::new(),
-            has_answers: false,
-            num_reads: 0,
-            waited: Vec::new(),
-            now_ns: 0,
-            counters: DiskCounters::default(),
+            ..Disk::default()
         }
     }
 
@@ -142,12 +130,12 @@ impl Disk {
 
     /// Notes that the copy of a job has ended.
     fn end(&mut self, job: Job) {
-        let removed = if job.is_read { self.files.end_read(&job.copied) } else { self.files.end_write(&job.copied) };
+        let removed = self.files.end(&job.copied, job.is_read);
         for hash in &removed {
             self.look_ups.forget(*hash);
         }
         self.counters.evicted_blocks += removed.len() as u64;
-        self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.files.num_written());
+        self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.files.num_written);
         self.ended.push(job);
     }
 
@@ -155,10 +143,10 @@ impl Disk {
     fn advance(&mut self, to_ns: u64) {
         self.now_ns = self.now_ns.max(to_ns);
         self.link.advance(to_ns);
-        for copy in self.link.take_done(Vec::new()) {
+        for copy in std::mem::take(&mut self.link.done) {
             let Some(job) = self.under_way.remove(&copy.event.index) else { continue };
             let of = if job.is_read { &mut self.counters.reads } else { &mut self.counters.writes };
-            of.add(&copy.event, self.config.block_bytes);
+            of.add(&copy.event, self.block_bytes);
             self.copies.push(copy.event);
             self.end(job);
         }

@@ -7,7 +7,7 @@ use super::super::super::block_pool::BlockHash;
 use super::super::super::observe::{KvEvent, SubmittedEvent, TransferEvent};
 use super::super::host_blocks::{HostBlocks, State};
 use super::super::link::Copy;
-use super::super::{Offload, OffloadCounters, end_stores, note};
+use super::super::{Offload, OffloadCounters, end_stores};
 use super::{Disk, Job};
 use crate::latency::LatencyModel;
 
@@ -60,7 +60,7 @@ impl Offload {
                 }
                 end_stores(&mut self.host, &mut self.events, &job.blocks);
             } else {
-                self.host.unpin(&job.blocks);
+                self.host.update(&job.blocks, |block| block.num_pins -= 1);
             }
         }
     }
@@ -73,19 +73,13 @@ impl Offload {
         let (mut hits, mut waits, mut is_loaded) = (0, false, false);
         self.host.walk(slot as usize, positions.start);
         for position in positions {
-            match self.look_up(&mut disk, slot, position) {
-                Found::Hit => hits += 1,
-                Found::Loading => {
-                    hits += 1;
-                    is_loaded = true;
-                }
-                Found::Reading => {
-                    hits += 1;
-                    waits = true;
-                }
-                Found::Retry => waits = true,
-                Found::Storing | Found::Miss => break,
+            let found = self.look_up(&mut disk, slot, position);
+            if matches!(found, Found::Storing | Found::Miss) {
+                break;
             }
+            hits += u32::from(found != Found::Retry);
+            waits |= matches!(found, Found::Reading | Found::Retry);
+            is_loaded |= found == Found::Loading;
         }
         self.enter(&mut disk, slot);
         let (now_ns, record) = (disk.now_ns, self.record_of(slot));
@@ -119,13 +113,11 @@ impl Offload {
     }
 
     fn promote(&mut self, disk: &mut Disk, slot: u32, position: u32, hash: BlockHash) -> Found {
-        let mut removed = Vec::new();
-        let Some(block) = self.host.make_room(position, |serial| removed.push(serial)) else {
+        let Some(block) = self.host.make_room(position) else {
             disk.counters.refused_reads += 1;
             return Found::Miss;
         };
-        self.counters.evicted_blocks += removed.len() as u64;
-        note(&mut self.events, KvEvent::Removed, removed);
+        self.note_removed();
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
         disk.promote(slot, self.record_of(slot), hash, block);
         match disk.came.last_mut().filter(|came| came.end == position) {
@@ -149,7 +141,7 @@ impl Offload {
         if let Some(disk) = &mut self.disk
             && !storing.is_empty()
         {
-            self.host.pin(&storing);
+            self.host.update(&storing, |block| block.num_pins += 1);
             let hashes = self.host.hashes(&storing);
             disk.cascade(slot, record, storing, &hashes);
         }
@@ -241,6 +233,6 @@ fn submit(disk: &mut Disk, num_copies: &mut u64, latency: &dyn LatencyModel, job
         end_ns: 0,
     };
     *num_copies += 1;
-    disk.link.submit(Copy::new(latency, event, job.slot, disk.config.block_bytes));
+    disk.link.submit(Copy::new(latency, event, job.slot, disk.block_bytes));
     disk.under_way.insert(event.index, job);
 }

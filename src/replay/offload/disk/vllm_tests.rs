@@ -88,9 +88,9 @@ impl Tiers {
     fn store(&mut self, request: u32, positions: Range<u32>) -> Value {
         self.poll();
         self.know(request);
-        let (slot, end, mut stored, mut removed) = (request as usize, positions.end, Vec::new(), Vec::new());
-        let number = self.offload.host.offer(slot, positions, &mut stored, |serial| removed.push(serial));
-        super::super::note(&mut self.offload.events, KvEvent::Removed, removed);
+        let (slot, end, mut stored) = (request as usize, positions.end, Vec::new());
+        let number = self.offload.host.offer(slot, positions, &mut stored);
+        self.offload.note_removed();
         let Ok(number) = number else { return Value::Null };
         if number > 0 {
             self.offload.host.touch(slot, end);

@@ -24,14 +24,14 @@ pub(super) use walk::State;
 
 /// A block of the host.
 #[derive(Debug, Clone, Copy)]
-struct HostBlock {
+pub(super) struct HostBlock {
     /// The run that it belongs to.
     run: u32,
-    is_written: bool,
+    pub(super) is_written: bool,
     /// Number of loads that read it.
-    num_loads: u32,
+    pub(super) num_loads: u32,
     /// Number of writes to the disk that read it.
-    num_pins: u32,
+    pub(super) num_pins: u32,
     /// Number of blocks that had been given room before this one.
     serial: u64,
 }
@@ -44,7 +44,7 @@ impl HostBlock {
 }
 
 /// The host's blocks by the chains of the requests that they belong to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HostBlocks {
     capacity: u32,
     blocks: Vec<HostBlock>,
@@ -66,26 +66,13 @@ pub(super) struct HostBlocks {
     path: Vec<u32>,
     /// Number of these runs that a walk has left behind.
     walked: usize,
+    /// Serial numbers of the blocks that made room for others, since the tier noted them.
+    pub(super) removed: Vec<u64>,
 }
 
 impl HostBlocks {
     pub(super) fn new(capacity: u32) -> Self {
-        HostBlocks {
-            capacity,
-            blocks: Vec::new(),
-            unused_blocks: Vec::new(),
-            num_idle: 0,
-            num_shared_changes: 0,
-            next_serial: 0,
-            offers: 0,
-            runs: Vec::new(),
-            unused_runs: Vec::new(),
-            heads: HashMap::default(),
-            ends: Vec::new(),
-            used: List::EMPTY,
-            path: Vec::new(),
-            walked: 0,
-        }
+        HostBlocks { capacity, ..HostBlocks::default() }
     }
 
     /// Number of blocks that it holds or is about to.
@@ -125,9 +112,7 @@ impl HostBlocks {
             let run = &self.runs[*run as usize];
             loading.extend(run.places[run.range(positions.clone())].iter().map(|place| place.block));
         }
-        for block in &loading[first..] {
-            self.update(*block, |state| state.num_loads += 1);
-        }
+        self.update(&loading[first..], |block| block.num_loads += 1);
     }
 
     /// The numbers of blocks in the order in which they were given room.
@@ -135,50 +120,29 @@ impl HostBlocks {
         blocks.iter().map(|block| self.blocks[*block as usize].serial).collect()
     }
 
-    /// Ends a load of blocks.
-    pub(super) fn end_load(&mut self, blocks: &[u32]) {
+    /// Changes the state of blocks, and counts them among the idle ones or no longer.
+    pub(super) fn update(&mut self, blocks: &[u32], change: impl Fn(&mut HostBlock)) {
         for block in blocks {
-            self.update(*block, |state| state.num_loads -= 1);
-        }
-    }
-
-    /// Marks blocks as written.
-    pub(super) fn end_store(&mut self, blocks: &[u32], mut on_written: impl FnMut(u64)) {
-        for block in blocks {
-            self.update(*block, |state| {
-                state.is_written = true;
-                on_written(state.serial);
-            });
-        }
-    }
-
-    /// Changes the state of a block, and counts it among the idle ones or no longer.
-    fn update(&mut self, block: u32, change: impl FnOnce(&mut HostBlock)) {
-        let state = &mut self.blocks[block as usize];
-        let was_idle = state.is_idle();
-        change(state);
-        let (index, is_idle) = (state.run, state.is_idle());
-        let run = &mut self.runs[index as usize];
-        if was_idle && !is_idle {
-            self.num_idle -= 1;
-            run.num_idle -= 1;
-        } else if is_idle && !was_idle {
-            self.num_idle += 1;
-            run.num_idle += 1;
-            run.idle_bound = usize::MAX;
+            let state = &mut self.blocks[*block as usize];
+            let was_idle = state.is_idle();
+            change(state);
+            let (index, is_idle) = (state.run, state.is_idle());
+            let run = &mut self.runs[index as usize];
+            if was_idle && !is_idle {
+                self.num_idle -= 1;
+                run.num_idle -= 1;
+            } else if is_idle && !was_idle {
+                self.num_idle += 1;
+                run.num_idle += 1;
+                run.idle_bound = usize::MAX;
+            }
         }
     }
 
     /// Makes room for those blocks at these positions of a slot's chain that it does not hold, and appends them to `stored`. Returns
     /// their number; an error with a lower bound of it, and changes nothing, if too few others can go: blocks that are written or read
     /// stay, and so do those of the offer.
-    pub(super) fn offer(
-        &mut self,
-        slot: usize,
-        positions: Range<u32>,
-        stored: &mut Vec<u32>,
-        on_removed: impl FnMut(u64),
-    ) -> Result<u32, u32> {
+    pub(super) fn offer(&mut self, slot: usize, positions: Range<u32>, stored: &mut Vec<u32>) -> Result<u32, u32> {
         let room = self.room();
         let surely_missing = self.num_surely_missing(slot, positions.clone());
         if surely_missing > room + self.num_idle {
@@ -191,7 +155,7 @@ impl HostBlocks {
             return Err(missing);
         }
         if leaving > 0 {
-            self.evict(leaving, positions.clone(), on_removed);
+            self.evict(leaving, positions.clone());
         }
         if missing > 0 {
             let is_own = self.path.len() == 1 && self.runs[self.path[0] as usize].num_users == 1;
@@ -205,14 +169,7 @@ impl HostBlocks {
 
     /// Adds the next block to a slot's chain and makes room for it, where no other request shares the end of the chain. Returns false and
     /// changes nothing where one does, or where nothing can go. Decodes fill most blocks, so that they have this short way.
-    pub(super) fn append(
-        &mut self,
-        slot: usize,
-        state: &Slot,
-        position: u32,
-        stored: &mut Vec<u32>,
-        on_removed: impl FnMut(u64),
-    ) -> bool {
+    pub(super) fn append(&mut self, slot: usize, state: &Slot, position: u32, stored: &mut Vec<u32>) -> bool {
         let index = self.ends[slot];
         let is_own = self.runs.get(index as usize).is_some_and(|run| run.num_users == 1 && run.end == position);
         let has_room = self.room() > 0;
@@ -220,7 +177,7 @@ impl HostBlocks {
             return false;
         }
         if !has_room {
-            self.evict(1, 0..0, on_removed);
+            self.evict(1, 0..0);
         }
         let block = self.new_block(index);
         stored.push(block);
@@ -284,12 +241,12 @@ impl HostBlocks {
     }
 
     /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.
-    fn evict(&mut self, mut number: u32, offered: Range<u32>, mut on_removed: impl FnMut(u64)) {
+    fn evict(&mut self, mut number: u32, offered: Range<u32>) {
         let mut index = self.used.first;
         while number > 0 && index != NONE {
             let next = self.next_used(index);
             if self.runs[index as usize].num_idle > 0 {
-                number -= self.evict_from(index, number, offered.clone(), &mut on_removed);
+                number -= self.evict_from(index, number, offered.clone());
                 if self.runs[index as usize].num_held == 0 {
                     self.used.unlink(&mut self.runs, index);
                     self.release(index);
@@ -300,7 +257,7 @@ impl HostBlocks {
     }
 
     /// Evicts up to `most` idle blocks of a run and returns their number. Blocks of the current offer, at positions `offered`, stay.
-    fn evict_from(&mut self, index: u32, most: u32, offered: Range<u32>, mut on_removed: impl FnMut(u64)) -> u32 {
+    fn evict_from(&mut self, index: u32, most: u32, offered: Range<u32>) -> u32 {
         let run = &mut self.runs[index as usize];
         let kept = if run.offer == self.offers { run.range(offered) } else { 0..0 };
         let before = run.num_held;
@@ -316,7 +273,7 @@ impl HostBlocks {
             }
             // The states of blocks are spread over the memory: they are looked at where not all can go.
             if block != NONE && (all_idle || self.blocks[block as usize].is_idle()) {
-                on_removed(self.blocks[block as usize].serial);
+                self.removed.push(self.blocks[block as usize].serial);
                 self.unused_blocks.push(block);
                 run.places[at].block = NONE;
                 (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);

@@ -87,15 +87,14 @@ impl Pair {
     }
 
     fn end_transfers(&mut self, host: &mut HostBlocks, plain: &mut Plain) {
-        let mut written = Vec::new();
-        host.end_store(&self.storing, |serial| written.push(serial));
+        host.update(&self.storing, |block| block.is_written = true);
         let expected = self.storing_hashes.iter().filter_map(|hash| {
             let block = plain.find(*hash)?;
             block.1 = true;
             Some(block.3)
         });
-        assert_eq!(written, expected.collect::<Vec<_>>());
-        host.end_load(&self.loading);
+        assert_eq!(host.serials(&self.storing), expected.collect::<Vec<_>>());
+        host.update(&self.loading, |block| block.num_loads -= 1);
         for hash in &self.loading_hashes {
             if let Some(block) = plain.find(*hash) {
                 block.2 -= 1;
@@ -136,9 +135,9 @@ proptest! {
                     let positions = from..from + length;
                     host.know(slot, &pair.state, positions.end);
                     pair.num_known = pair.num_known.max(positions.end);
-                    let mut removed = Vec::new();
                     let before = pair.storing.len();
-                    let stored = host.offer(slot, positions.clone(), &mut pair.storing, |serial| removed.push(serial)).ok();
+                    let stored = host.offer(slot, positions.clone(), &mut pair.storing).ok();
+                    let removed = std::mem::take(&mut host.removed);
                     let expected = plain.offer(&pair.hashes(positions.clone()));
                     prop_assert_eq!(stored, expected.as_ref().map(|(missing, _)| missing.len() as u32));
                     prop_assert_eq!(pair.storing.len() - before, stored.unwrap_or(0) as usize);
@@ -171,8 +170,9 @@ proptest! {
                 }
                 4 => pair.end_transfers(&mut host, &mut plain),
                 5 | 6 => {
-                    let (position, mut removed) = (pair.num_known, Vec::new());
-                    if host.append(slot, &pair.state, position, &mut pair.storing, |serial| removed.push(serial)) {
+                    let position = pair.num_known;
+                    if host.append(slot, &pair.state, position, &mut pair.storing) {
+                        let removed = std::mem::take(&mut host.removed);
                         pair.num_known += 1;
                         let (missing, gone) = plain.offer(&pair.hashes(position..position + 1)).unwrap_or_default();
                         prop_assert_eq!((missing.len(), removed), (1, gone));
@@ -216,11 +216,11 @@ fn host_with(capacity: u32, chains: &[&[BlockHash]]) -> (HostBlocks, Vec<Slot>) 
 
 /// Stores a whole chain, and uses it. Returns the number of blocks that were stored, and the serial numbers of those that had to go.
 fn store(host: &mut HostBlocks, slot: usize, number: u32) -> Option<(u32, Vec<u64>)> {
-    let (mut stored, mut removed) = (Vec::new(), Vec::new());
-    let num_stored = host.offer(slot, 0..number, &mut stored, |serial| removed.push(serial)).ok()?;
+    let mut stored = Vec::new();
+    let num_stored = host.offer(slot, 0..number, &mut stored).ok()?;
     host.touch(slot, number);
-    host.end_store(&stored, |_| ());
-    Some((num_stored, removed))
+    host.update(&stored, |block| block.is_written = true);
+    Some((num_stored, std::mem::take(&mut host.removed)))
 }
 
 #[test]
@@ -240,12 +240,13 @@ fn blocks_that_are_read_or_written_or_offered_stay() {
     let (mut loading, mut storing) = (Vec::new(), Vec::new());
     assert_eq!(store(&mut host, 0, 1), Some((1, vec![])));
     host.begin_load(0, 0..1, &mut loading);
-    assert_eq!(host.offer(1, 0..1, &mut storing, |_| ()), Ok(1));
+    assert_eq!(host.offer(1, 0..1, &mut storing), Ok(1));
     // 1 is read and 2 not written yet.
     assert_eq!(store(&mut host, 2, 1), None);
     assert_eq!((host.lookup(1, 0..1), host.lookup(3, 0..2)), (Some(0), None));
-    host.end_store(&storing, |serial| assert_eq!(serial, 1));
-    host.end_load(&loading);
+    assert_eq!(host.serials(&storing), [1]);
+    host.update(&storing, |block| block.is_written = true);
+    host.update(&loading, |block| block.num_loads -= 1);
     // 1 is the oldest, but it is in the offer.
     assert_eq!(store(&mut host, 3, 2), Some((1, vec![1])));
     assert_eq!(store(&mut host, 4, 3), None);

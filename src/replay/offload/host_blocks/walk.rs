@@ -47,12 +47,12 @@ impl HostBlocks {
 
     /// Makes room for the block at the position that the walk looked at last, which is absent. Returns its number; `None` if no other block
     /// can go.
-    pub(in crate::replay::offload) fn make_room(&mut self, position: u32, on_removed: impl FnMut(u64)) -> Option<u32> {
+    pub(in crate::replay::offload) fn make_room(&mut self, position: u32) -> Option<u32> {
         if self.len() >= self.capacity {
             if self.num_idle == 0 {
                 return None;
             }
-            self.evict(1, 0..0, on_removed);
+            self.evict(1, 0..0);
         }
         self.num_shared_changes += 1;
         let mut stored = Vec::with_capacity(1);
@@ -76,20 +76,6 @@ impl HostBlocks {
                 }
             }
             index = self.runs[index as usize].parent;
-        }
-    }
-
-    /// Keeps blocks until they are written to the disk.
-    pub(in crate::replay::offload) fn pin(&mut self, blocks: &[u32]) {
-        for block in blocks {
-            self.update(*block, |state| state.num_pins += 1);
-        }
-    }
-
-    /// Ends a write of blocks to the disk.
-    pub(in crate::replay::offload) fn unpin(&mut self, blocks: &[u32]) {
-        for block in blocks {
-            self.update(*block, |state| state.num_pins -= 1);
         }
     }
 
