@@ -324,7 +324,7 @@ impl CaptureReport {
     }
 }
 
-/// The columns of [`CaptureReport::write_requests`].
+/// The columns of [`CaptureReport::write_requests`], separated by commas.
 pub const REQUEST_COLUMNS: &str = "request_id,arrived_ns,prompt_tokens,output_tokens,\
     measured_cached_tokens,predicted_cached_tokens,measured_preemptions,predicted_preemptions,\
     measured_queue_wait_ms,predicted_queue_wait_ms,measured_ttft_ms,predicted_ttft_ms,\
