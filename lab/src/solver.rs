@@ -112,7 +112,7 @@ impl<F: Fn(&[f64]) -> Result<Vec<f64>>> LeastSquares for NumericFit<F> {
 ///
 /// # Errors
 /// Those of the model.
-pub fn cost(problem: &impl LeastSquares, values: &[f64]) -> Result<f64> {
+pub fn cost(problem: &dyn LeastSquares, values: &[f64]) -> Result<f64> {
     let residuals = problem.residuals(values)?;
     let rows: f64 = residuals.iter().enumerate().map(|(row, r)| problem.weight(row) * huber::loss(*r)).sum();
     let off = |(of, value): (&Parameter, &f64)| 0.5 * ((value - of.prior) / of.prior_sd).powi(2);
@@ -136,7 +136,7 @@ pub struct Slopes {
 ///
 /// # Errors
 /// Those of the model.
-pub fn slopes(problem: &impl LeastSquares, values: &[f64]) -> Result<Slopes> {
+pub fn slopes(problem: &dyn LeastSquares, values: &[f64]) -> Result<Slopes> {
     let residuals = problem.residuals(values)?;
     let columns = problem.derivatives(values, &residuals)?;
     let of_rows = |of: fn(f64) -> f64| -> Vec<f64> {
@@ -196,7 +196,7 @@ pub struct Solution {
 /// # Errors
 /// `ErrorKind::InvalidArgument` if `start` has another length than there are parameters or a number that is not finite; the
 /// first error of `problem`.
-pub fn minimise(problem: &impl LeastSquares, start: &[f64], options: Options) -> Result<Solution> {
+pub fn minimise(problem: &dyn LeastSquares, start: &[f64], options: Options) -> Result<Solution> {
     let parameters = problem.parameters();
     if start.len() != parameters.len() || !start.iter().all(|value| value.is_finite()) {
         return Err(Error::invalid_argument(
@@ -304,12 +304,12 @@ impl BoundedGaussNewton {
     }
 }
 
-impl<P: LeastSquares> Solver<&P, FitState> for BoundedGaussNewton {
+impl<'p> Solver<&'p dyn LeastSquares, FitState> for BoundedGaussNewton {
     fn name(&self) -> &str {
         "bounded Gauss-Newton"
     }
 
-    fn next_iter(&mut self, problem: &mut Counted<&P>, mut state: FitState) -> Stepped {
+    fn next_iter(&mut self, problem: &mut Counted<&'p dyn LeastSquares>, mut state: FitState) -> Stepped {
         let at = state.take_param().unwrap_or_default();
         let cost = state.get_cost();
         let slopes = problem.problem("slopes_count", |problem| Ok(slopes(*problem, &at)?))?;

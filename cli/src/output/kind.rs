@@ -120,7 +120,7 @@ impl Kind {
             #[cfg(feature = "probe")]
             Kind::ProbeReport => head.starts_with(crate::probe::MARKDOWN_TITLE),
             Kind::Otlp => json(r#"{"resourceSpans":[{"#, &[r#"{"stringValue":"ridgepoint"}"#]),
-            Kind::JudgedRequests => head.lines().next() == Some(&REQUEST_COLUMNS.join(",")),
+            Kind::JudgedRequests => head.lines().next() == Some(REQUEST_COLUMNS),
             Kind::SweepRows => {
                 let keys = [r#""configuration":"#, r#""status":"#, r#""limits_broken":"#];
                 head.starts_with("configuration,status,reason,") || json(r#"[{""#, &keys) || json(r#"{""#, &keys)

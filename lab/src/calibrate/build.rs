@@ -71,7 +71,7 @@ fn by<'a, F: Family + 'a>(
 /// sizes that they span no grid.
 pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
     let coefficients = coefficients_by_group::<F>(rows, hardware)?;
-    let mut placed: BTreeMap<String, (Vec<Vec<f64>>, Vec<f64>)> = BTreeMap::new();
+    let mut placed: BTreeMap<String, Learnt> = BTreeMap::new();
     for row in rows {
         let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
         let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
@@ -80,10 +80,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
         features.push(F::features(&row.key, &shape, &chip));
         residuals.push((row.time_us / F::time_us(fitted, &shape, &chip)).ln());
     }
-    let fit = |(name, (features, residuals)): (String, (Vec<Vec<f64>>, Vec<f64>))| {
-        (name, Forest::fit(&features, &residuals, F::PULL_LIMIT))
-    };
-    let forests: BTreeMap<String, Forest> = placed.into_iter().map(fit).collect();
+    let forests = forests(placed, F::PULL_LIMIT);
 
     let mut built = Vec::new();
     for members in by_series(rows.iter().copied()).into_values() {
@@ -109,35 +106,50 @@ fn forest_name<F: Calibrated>(key: &F::Key) -> String {
     if F::SHARES_FOREST { String::new() } else { F::label(key) }
 }
 
+/// Features and residuals of the rows that a forest learns from.
+type Learnt = (Vec<Vec<f64>>, Vec<f64>);
+
+fn forests(learnt: BTreeMap<String, Learnt>, pull_limit: f64) -> BTreeMap<String, Forest> {
+    let fit = |(name, (features, residuals)): (String, Learnt)| (name, Forest::fit(&features, &residuals, pull_limit));
+    learnt.into_iter().map(fit).collect()
+}
+
 fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
-    let fit = |(name, members): (String, Vec<&Row<F>>)| {
+    let mut coefficients = BTreeMap::new();
+    for (name, members) in by(rows.iter().copied(), F::Key::group) {
         let chip = Chip::new(hardware, F::compute_dtype(&members[0].key))?;
         let measured: Vec<(F::Shape, f64)> = members.iter().map(|row| (row.shape(), row.time_us)).collect();
-        Ok((name, fit_coefficients::<F>(&measured, &chip)?))
-    };
-    by(rows.iter().copied(), F::Key::group).into_iter().map(fit).collect()
+        coefficients.insert(name, fit_coefficients::<F>(&measured, &chip)?);
+    }
+    Ok(coefficients)
 }
 
 fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Result<Grid> {
     let last = F::AXES.len() - 1;
     let axis = |axis: usize| {
         let values = members.iter().map(|row| row.point[axis]);
-        let mut values: Vec<f64> = values.filter(|value| axis < last || F::keep_knot(key, *value)).collect();
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        values
+        distinct(values.filter(|value| axis < last || F::keep_knot(key, *value)).collect())
     };
-    let axes: Vec<Vec<f64>> = (0..=last).map(axis).collect();
-    if !Grid::is_within_reason(&axes) {
-        let knots: Vec<String> =
-            F::AXES.iter().zip(&axes).map(|(name, knots)| format!("{} of {name}", knots.len())).collect();
-        let problem = format!(
-            "the measurements have {}, which span a grid of more than four million cells: measure shapes that share their sizes",
-            knots.join(", ")
-        );
-        return Err(Error::invalid(format!("series '{key}'"), vec![problem]));
+    grid(&key.to_string(), F::AXES, (0..=last).map(axis).collect())
+}
+
+fn grid(series: &str, names: &[&str], axes: Vec<Vec<f64>>) -> Result<Grid> {
+    if Grid::is_within_reason(&axes) {
+        return Ok(Grid::empty(axes));
     }
-    Ok(Grid::empty(axes))
+    let knots: Vec<String> =
+        names.iter().zip(&axes).map(|(name, knots)| format!("{} of {name}", knots.len())).collect();
+    let problem = format!(
+        "the measurements have {}, which span a grid of more than four million cells: measure shapes that share their sizes",
+        knots.join(", ")
+    );
+    Err(Error::invalid(format!("series '{series}'"), vec![problem]))
+}
+
+fn distinct(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
 }
 
 /// Fills the holes that measured cells surround, and replaces glitches.

@@ -42,19 +42,21 @@ pub fn cross_validate<F: Calibrated>(
     tick: impl Fn() + Sync,
 ) -> Result<Vec<Prediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
-    let parts: Result<Vec<Vec<Prediction>>> = (0..FOLDS)
-        .into_par_iter()
-        .map(|fold| {
-            let of = |is_test: bool| -> Vec<&Row<F>> {
-                let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
-                chosen.map(|(row, _)| *row).collect()
-            };
-            let train = [&of(false)[..], only_learnt].concat();
-            let part = predict_all(&train, &of(true), hardware);
-            tick();
-            part
-        })
-        .collect();
+    in_parallel(&|fold| {
+        let of = |is_test: bool| -> Vec<&Row<F>> {
+            let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
+            chosen.map(|(row, _)| *row).collect()
+        };
+        let train = [&of(false)[..], only_learnt].concat();
+        let part = predict_all(&train, &of(true), hardware);
+        tick();
+        part
+    })
+}
+
+/// The predictions of all folds, in order.
+fn in_parallel(of_fold: &(dyn Fn(u64) -> Result<Vec<Prediction>> + Sync)) -> Result<Vec<Prediction>> {
+    let parts: Result<Vec<Vec<Prediction>>> = (0..FOLDS).into_par_iter().map(of_fold).collect();
     Ok(parts?.concat())
 }
 
@@ -110,7 +112,11 @@ fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> 
         let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
         efficiencies.entry(F::label(&row.key)).or_default().push(row.efficiency(&chip));
     }
-    Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())
+    Ok(medians(efficiencies))
+}
+
+fn medians(groups: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
+    groups.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect()
 }
 
 fn nearest<'a, F: Family>(rows: &[(Vec<f64>, &'a Row<F>)], point: &[f64]) -> Option<&'a Row<F>> {

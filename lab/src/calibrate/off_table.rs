@@ -14,8 +14,9 @@ use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer, if_any};
 use ridgepoint::internals::physics::attention::AttentionShape;
 use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::internals::physics::{AttentionHeads, OperatorGroup, sampler, small};
-use ridgepoint::internals::physics::{Kernel, Operator, OperatorId, OperatorKind};
+use ridgepoint::internals::physics::{
+    AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small,
+};
 use ridgepoint::{DType, Hardware, Result};
 
 /// Report name of prefill chunks on prior KV.

@@ -153,8 +153,10 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
         let hint = "the check needs tables of this very GPU; calibrate them first";
         return Err(Error::missing_table(&hardware.name, F::OPERATOR, hint));
     }
+    let mut series = BTreeMap::new();
     // The nearest engine comes last here, and replaces entries of others.
-    Ok(own.into_iter().rev().flat_map(|(_, header)| header.series.clone()).collect())
+    own.iter().rev().for_each(|(_, header)| series.extend(header.series.clone()));
+    Ok(series)
 }
 
 fn two_decimals(value: f64) -> f64 {

@@ -88,7 +88,7 @@ impl OperatorReport {
     /// Scores predictions. If no label counts `in_total`, all of them do.
     pub(super) fn new(
         predictions: &[Prediction],
-        in_total: impl Fn(&str) -> bool,
+        in_total: fn(&str) -> bool,
         method: &str,
         left_out: LeftOut,
     ) -> OperatorReport {

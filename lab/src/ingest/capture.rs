@@ -4,7 +4,7 @@ use super::dropped::{Dropped, Reason};
 use super::kv_counts::KvEvents;
 use super::kv_transfers::{CopyLog, TransferLog};
 use super::request::{RequestRow, RequestTrace};
-use super::server_log::ServerLog;
+use super::server_labels::ServerLog;
 use super::server_totals::MetricsReply;
 use super::step::{Run, StepTrace};
 use super::token::{RequestTokens, TokenTrace};

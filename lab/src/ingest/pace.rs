@@ -1,8 +1,7 @@
 //! The pace of an engine around each step. It tells a long step from an engine that idled.
 
 use super::dropped::Reason;
-use super::interval::Interval;
-use super::step::StepRecord;
+use super::step::{Interval, StepRecord};
 use crate::stats::{mean, median, observed_quantile};
 
 /// Number of neighbouring intervals whose median is the pace.

@@ -2,9 +2,8 @@
 //! measure the steps.
 
 use super::dropped::{Dropped, Reason};
-use super::interval::Interval;
 use super::pace::Pace;
-use super::step::{StepRecord, StepTrace};
+use super::step::{Interval, StepRecord, StepTrace};
 use crate::measured_time::MICROSECONDS;
 use crate::stats::median;
 use ridgepoint::internals::units::ns_to_us;

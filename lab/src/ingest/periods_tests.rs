@@ -1,9 +1,8 @@
 //! Traces made by hand: what is kept, what is left out and why.
 
 use super::dropped::Reason;
-use super::interval::Interval;
 use super::periods::{Cleaning, Periods, periods};
-use super::step::{StepRecord, StepTrace};
+use super::step::{Interval, StepRecord, StepTrace};
 
 const MS: u64 = 1_000_000;
 

@@ -1,12 +1,24 @@
-//! Labels of captured runs from the start-up log of their server.
+//! What a server's start-up log says of its runs, and the labels that captured runs get from it.
 
 use std::mem::take;
 
 use ridgepoint::internals::error::each_once;
 
 use super::capture::Capture;
-use super::server_log::ServerLog;
 use super::step::{Run, StepTrace};
+
+/// What the log of one server says when it starts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ServerLog {
+    /// Its labels; the name of the run is the log's.
+    pub(super) run: Run,
+    /// The name under which clients ask for the model.
+    pub(super) served_model: Option<String>,
+    /// KV blocks of a GPU.
+    pub(super) kv_blocks: Option<u64>,
+    /// Tokens of a KV block, where the log names them.
+    pub(super) block_size: Option<u64>,
+}
 
 impl Capture {
     /// Gives the runs the labels that they lack from a server's log. `given` puts labels over a run that count more than any file's.

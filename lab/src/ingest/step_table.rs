@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::capture::Capture;
 use super::dropped::Reason;
 use super::format::Format;
-use super::interval::Interval;
 use super::periods::Periods;
 use super::request_cell::{read_cell, write_cell};
-use super::step::{Run, StepRecord, StepTrace, contradiction};
+use super::step::{Interval, Run, StepRecord, StepTrace, contradiction};
 use super::table::{header, read_rows, write_rows};
 use crate::measured_time::MICROSECONDS;
 

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::dropped::Reason;
-use super::interval::Interval;
 use super::periods::{Cleaning, Periods, periods};
-use super::step::{Run, StepRecord, StepTrace};
+use super::step::{Interval, Run, StepRecord, StepTrace};
 use super::step_table::{COLUMNS, TableRun, read, read_runs, write};
 use ridgepoint::Request;
 

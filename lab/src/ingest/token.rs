@@ -1,9 +1,11 @@
 //! Tokens of a real engine as records: when they came out, and in which step.
 
+use serde::{Deserialize, Serialize};
+
 use super::step::Run;
 
-/// Tokens of a request that came out at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Tokens of a request that came out at once, with its fields in the order of the token table's columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chunk {
     /// When they came out, ns on the clock of the request's times.
     pub time_ns: u64,
@@ -16,11 +18,12 @@ pub struct Chunk {
 }
 
 /// The tokens of a request, in the order in which they came out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RequestTokens {
     /// The request.
     pub request_id: String,
-    /// Its tokens.
+    /// Its tokens, each of which is a row of the token table.
+    #[serde(skip)]
     pub chunks: Vec<Chunk>,
 }
 

@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use ridgepoint::Result;
 use ridgepoint::internals::input::Columns;
-use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
 use super::format::Format;
@@ -26,24 +25,8 @@ pub(super) const FORMAT: Format = Format {
 };
 
 /// The columns in the order in which they are written. A table has them all, in any order.
-pub static COLUMNS: LazyLock<&'static str> = LazyLock::new(|| header((Run::default(), Row::default())));
-
-/// A row, with its fields in the order of the columns.
-#[derive(Default, Serialize, Deserialize)]
-struct Row {
-    request_id: String,
-    time_ns: u64,
-    num_tokens: u32,
-    num_running: Option<u32>,
-    prefill_tokens: Option<u32>,
-}
-
-impl Row {
-    fn new(request_id: &str, chunk: Chunk) -> Self {
-        let Chunk { time_ns, num_tokens, num_running, prefill_tokens } = chunk;
-        Row { request_id: request_id.to_owned(), time_ns, num_tokens, num_running, prefill_tokens }
-    }
-}
+pub static COLUMNS: LazyLock<&'static str> =
+    LazyLock::new(|| header((Run::default(), RequestTokens::default(), Chunk::default())));
 
 /// Writes the tokens of runs, request by request.
 ///
@@ -51,10 +34,7 @@ impl Row {
 /// Those of `out`.
 pub fn write(out: impl Write, runs: &[TokenTrace]) -> std::io::Result<()> {
     let requests = runs.iter().flat_map(|trace| trace.requests.iter().map(move |request| (&trace.run, request)));
-    let chunks = requests.flat_map(|(run, request)| {
-        request.chunks.iter().map(move |chunk| (run, Row::new(&request.request_id, *chunk)))
-    });
-    write_rows(out, chunks)
+    write_rows(out, requests.flat_map(|(run, request)| request.chunks.iter().map(move |chunk| (run, request, chunk))))
 }
 
 /// Most tokens that a client gets at once.
@@ -68,30 +48,29 @@ const MAX_CHUNK_TOKENS: u32 = 1 << 16;
 pub fn read(path: &Path) -> Result<Capture> {
     let mut places: HashMap<(Run, String), u64> = HashMap::new();
     let runs = read_rows(path, Columns::exactly(&COLUMNS), |row, run, _| {
-        let cells: Row = row.get()?;
-        if cells.request_id.is_empty() {
+        let (RequestTokens { request_id, .. }, chunk): (_, Chunk) = (row.get()?, row.get()?);
+        if request_id.is_empty() {
             return Err(row.bad("request_id", "the id of the request"));
         }
-        if !(1..=MAX_CHUNK_TOKENS).contains(&cells.num_tokens) {
+        if !(1..=MAX_CHUNK_TOKENS).contains(&chunk.num_tokens) {
             return Err(row.bad("num_tokens", format!("a whole number from 1 to {MAX_CHUNK_TOKENS}")));
         }
-        let last_ns = places.entry((run.clone(), cells.request_id.clone())).or_insert(0);
-        if cells.time_ns < *last_ns {
+        let last_ns = places.entry((run.clone(), request_id.clone())).or_insert(0);
+        if chunk.time_ns < *last_ns {
             return Err(row.bad("time_ns", format!("at least {last_ns}, the time of the request's tokens before")));
         }
-        *last_ns = cells.time_ns;
-        Ok(cells)
+        *last_ns = chunk.time_ns;
+        Ok((request_id, chunk))
     })?;
     let tokens = runs.into_iter().map(|(run, rows)| TokenTrace { run, requests: by_request(rows) }).collect();
     Ok(Capture { tokens, ..Capture::default() })
 }
 
-/// The rows of a run, request by request in the order of their first rows.
-fn by_request(rows: Vec<Row>) -> Vec<RequestTokens> {
+/// The chunks of a run, request by request in the order of their first rows.
+fn by_request(rows: Vec<(String, Chunk)>) -> Vec<RequestTokens> {
     let mut requests: ByKey<String, RequestTokens> = ByKey::default();
-    for Row { request_id, time_ns, num_tokens, num_running, prefill_tokens } in rows {
-        let of = requests.of(request_id, |request_id| RequestTokens { request_id, chunks: Vec::new() });
-        of.chunks.push(Chunk { time_ns, num_tokens, num_running, prefill_tokens });
+    for (request_id, chunk) in rows {
+        requests.of(request_id, |request_id| RequestTokens { request_id, chunks: Vec::new() }).chunks.push(chunk);
     }
     requests.values
 }

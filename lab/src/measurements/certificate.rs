@@ -17,21 +17,8 @@ pub const CERTIFICATE_FILE: &str = "meta.toml";
 const MEASUREMENT: &str = "measurement";
 
 /// Keys that are for people: the GPU, its clocks, the samples and the run.
-const NOT_READ: [&str; 13] = [
-    "compute_capability",
-    "multiprocessors",
-    "memory_bytes",
-    "l2_bytes",
-    "cuda",
-    "power_limit_watt",
-    "max_sm_clock_mhz",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "repeats",
-    "statistic",
-    "duration_s",
-    "notes",
-];
+const NOT_READ: &str = "compute_capability multiprocessors memory_bytes l2_bytes cuda power_limit_watt max_sm_clock_mhz \
+    sm_clock_mhz memory_clock_mhz repeats statistic duration_s notes";
 
 /// What `meta.toml` says of the csv files beside it. Every key is optional, and an unknown one is an error.
 #[derive(Debug, Clone, Default)]
@@ -59,7 +46,7 @@ impl Certificate {
         let toml = parse_toml(&origin, &read_text(FileKind::Certificate, &path)?)?;
         let log = Log::default();
         let keys = Keys::new("", &toml, &log);
-        keys.ignore(&NOT_READ);
+        keys.ignore(&NOT_READ.split(' ').collect::<Vec<_>>());
         if keys.has("kind") && keys.text("kind") != Some(MEASUREMENT) {
             let reason = format!(
                 "can't be calibrated on, only '{MEASUREMENT}' can: measure on a GPU with bench_data/measure/measure.py"

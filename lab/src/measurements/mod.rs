@@ -149,6 +149,9 @@ impl<F: Measured> FamilyVisitor<F> for Stems {
     }
 }
 
+/// Reads the call of a row of a source, and numbers its shape: from 0, in the order in which shapes come first.
+type Place<'p> = dyn FnMut(&Row<'_>, SourceFormat, usize) -> Result<usize> + 'p;
+
 /// A folder that is being read.
 struct Folder<'a> {
     dir: &'a Path,
@@ -169,32 +172,53 @@ impl<F: Measured> FamilyVisitor<F> for Folder<'_> {
 }
 
 impl Folder<'_> {
-    /// Reads the calls of one operator.
+    /// Reads the calls of one operator, each source's shapes once.
     fn read<C: Call>(&mut self) -> Result<()> {
-        let csv_file = format!("{}.csv", C::STEM);
-        let mut rows = Vec::new();
+        let mut places: HashMap<(usize, C), usize> = HashMap::new();
+        let mut place = |row: &Row<'_>, format: SourceFormat, source: usize| {
+            let (call, next) = (C::read(row, format)?, places.len());
+            Ok(*places.entry((source, call)).or_insert(next))
+        };
+        let times_us = self.read_files(C::STEM, C::CSV, C::PUBLIC, &mut place)?;
+        let mut calls: Vec<((usize, C), usize)> = places.into_iter().collect();
+        calls.sort_unstable_by_key(|(_, at)| *at);
+        let timed = calls.into_iter().zip(times_us);
+        let timed = timed.map(|(((source, call), _), latency_us)| Timed { call, latency_us, source });
+        self.calls.insert::<C>(timed.collect());
+        Ok(())
+    }
+
+    /// Reads the files of an operator. Returns the time of each shape, in the order in which `place` numbers them.
+    fn read_files(
+        &mut self,
+        stem: &str,
+        columns: &'static str,
+        public: &[PublicTable],
+        place: &mut Place<'_>,
+    ) -> Result<Vec<f64>> {
+        let csv_file = format!("{stem}.csv");
+        let mut times_us = Vec::new();
         if self.looks_for(&csv_file) {
             let input = Input::open(FileKind::KernelTimings, &self.dir.join(&csv_file))?;
-            let reader = RowReader::csv(input, Columns::exactly(C::CSV).among_others())?;
+            let reader = RowReader::csv(input, Columns::exactly(columns).among_others())?;
             if !reader.header().others().is_empty() {
                 let others = reader.header().others().join(", ");
                 self.notes.push(format!("{}: columns that are not known, not read: {others}", reader.origin()));
             }
-            let source = self.certificate.as_ref().map(|certificate| certificate.source(C::STEM));
+            let source = self.certificate.as_ref().map(|certificate| certificate.source(stem));
             let source = source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() });
-            rows = self.read_rows(reader, source, None)?;
+            self.read_rows(reader, source, None, place, &mut times_us)?;
         }
         if let Some(certificate) = &self.certificate {
-            let remarks = certificate.remarks(C::STEM, rows.len()).into_iter();
+            let remarks = certificate.remarks(stem, times_us.len()).into_iter();
             self.notes.extend(remarks.map(|remark| format!("{}: {remark}", self.dir.display())));
         }
-        for public in C::PUBLIC {
+        for public in public {
             if self.looks_for(public.file) {
-                rows.extend(self.read_public(public)?);
+                self.read_public(public, place, &mut times_us)?;
             }
         }
-        self.calls.insert::<C>(rows);
-        Ok(())
+        Ok(times_us)
     }
 
     /// Whether the folder has a file, which from then on is a known one.
@@ -204,28 +228,29 @@ impl Folder<'_> {
     }
 
     #[cfg(feature = "parquet")]
-    fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
+    fn read_public(&mut self, public: &PublicTable, place: &mut Place<'_>, times_us: &mut Vec<f64>) -> Result<()> {
         let path = self.dir.join(public.file);
         let reader = RowReader::jsonl(public_table::jsonl(&path)?, public.columns);
         let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
-        self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() }, Some(public))
+        self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() }, Some(public), place, times_us)
     }
 
     #[cfg(not(feature = "parquet"))]
-    fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
+    fn read_public(&mut self, public: &PublicTable, _: &mut Place<'_>, _: &mut Vec<f64>) -> Result<()> {
         let message = "can't be read by this build; build with the feature 'parquet' or remove the file";
         Err(Error::parse(self.dir.join(public.file).as_path(), message))
     }
 
-    /// Reads the rows of a file, each shape once.
-    fn read_rows<C: Call>(
+    /// Reads the rows of a file, and adds the times of its shapes behind those of the files before.
+    fn read_rows(
         &mut self,
         mut reader: RowReader<'_>,
         file: SourceFile,
         public: Option<&PublicTable>,
-    ) -> Result<Vec<Timed<C>>> {
+        place: &mut Place<'_>,
+        times_us: &mut Vec<f64>,
+    ) -> Result<()> {
         let (origin, format) = (reader.origin().to_owned(), file.format);
-        let mut positions: HashMap<(usize, C), usize> = HashMap::new();
         // The number of each shape's first row, and its times.
         let mut shapes: Vec<(usize, Vec<f64>)> = Vec::new();
         let only = public.map_or(&[][..], |public| public.only);
@@ -240,9 +265,9 @@ impl Folder<'_> {
                 None => file.clone(),
                 Some(public) => public_source(&file, public, &row)?,
             };
-            let key = (self.source_index(source), C::read(&row, format)?);
+            // The sources of another file are others, and so are its shapes.
+            let at = place(&row, format, self.source_index(source))?.saturating_sub(times_us.len());
             let latency_us = latency_us(&row, format)?;
-            let at = *positions.entry(key).or_insert(shapes.len());
             match shapes.get_mut(at) {
                 None => shapes.push((row.row_number(), vec![latency_us])),
                 Some((first, _)) if format == SourceFormat::Csv => {
@@ -268,12 +293,8 @@ impl Folder<'_> {
                 "{origin}: {shapes} shapes were measured more than once ({rows} rows); the median of each was kept"
             ));
         }
-        let mut calls: Vec<((usize, C), usize)> = positions.into_iter().collect();
-        calls.sort_unstable_by_key(|(_, at)| *at);
-        let timed = calls.into_iter().zip(shapes).filter_map(|(((source, call), _), (_, times_us))| {
-            Some(Timed { call, latency_us: median(times_us)?, source })
-        });
-        Ok(timed.collect())
+        times_us.extend(shapes.into_iter().filter_map(|(_, times_us)| median(times_us)));
+        Ok(())
     }
 
     /// The index of a source, which is added if it is new. Rows of one source follow each other.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use ridgepoint::internals::input::{Keys, NumberRange};
-use ridgepoint::internals::workload::NormalLengths;
-use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
+use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use serde_json::Value;
@@ -87,7 +86,10 @@ impl Loads {
             value.as_f64().filter(|shape| (0.001..=1000.0).contains(shape))
         });
         let num_requests = keys.whole("num_requests", 1..=MAX_REQUESTS);
-        let sessions = SessionKeys::read(&keys);
+        let turns = keys.whole("turns", 1..=MAX_TOKENS);
+        let num_sessions = keys.whole("num_sessions", 1..=MAX_REQUESTS);
+        let prefix_len_tokens = keys.whole("prefix_len_tokens", 0..=MAX_TOKENS);
+        let think_time_s = keys.number("think_time_s", NumberRange::from_zero(MAX_THINK_S, "s"));
         let seed = keys.whole("seed", 0..=i64::MAX as u64).unwrap_or(0);
         let length = |key| {
             let expected = format_args!(
@@ -110,13 +112,22 @@ impl Loads {
             if concurrency.is_some() {
                 let reason = "has no place beside concurrency, which sends a request when another one finishes";
                 keys.refuse("burstiness", reason);
-            } else if sessions.turns.is_none() {
-                keys.require(&["num_requests"]);
             } else {
-                keys.require(&["num_sessions"]);
+                keys.require(&[if turns.is_none() { "num_requests" } else { "num_sessions" }]);
             }
-            sessions.check(&keys);
+            if keys.has("turns") {
+                keys.refuse("num_requests", "has no place beside turns: give num_sessions, each of so many turns");
+            } else {
+                for key in ["num_sessions", "think_time_s"] {
+                    keys.refuse(key, "is of sessions: give turns");
+                }
+            }
         }
+        let session = (turns.is_some() || prefix_len_tokens.is_some()).then(|| SessionPoint {
+            turns: turns.unwrap_or(1),
+            prefix_len_tokens: prefix_len_tokens.unwrap_or(0),
+            think_time_s: think_time_s.unwrap_or(0.0),
+        });
         let rounds = concurrency.map(|concurrency| ROUNDS * u64::from(concurrency));
         keys.finish();
         Some(LoadPoint {
@@ -124,47 +135,9 @@ impl Loads {
             concurrency,
             burstiness: burstiness.unwrap_or(1.0),
             lengths,
-            num_requests: sessions.num_sessions.or(num_requests).or(rounds),
-            session: sessions.point(),
+            num_requests: num_sessions.or(num_requests).or(rounds),
+            session,
             seed,
-        })
-    }
-}
-
-/// The keys of sessions.
-struct SessionKeys {
-    turns: Option<u32>,
-    num_sessions: Option<u64>,
-    prefix_len_tokens: Option<u32>,
-    think_time_s: Option<f64>,
-}
-
-impl SessionKeys {
-    fn read(keys: &Keys<'_>) -> Self {
-        SessionKeys {
-            turns: keys.whole("turns", 1..=MAX_TOKENS),
-            num_sessions: keys.whole("num_sessions", 1..=MAX_REQUESTS),
-            prefix_len_tokens: keys.whole("prefix_len_tokens", 0..=MAX_TOKENS),
-            think_time_s: keys.number("think_time_s", NumberRange::from_zero(MAX_THINK_S, "s")),
-        }
-    }
-
-    /// Records keys that do not go together.
-    fn check(&self, keys: &Keys<'_>) {
-        if keys.has("turns") {
-            keys.refuse("num_requests", "has no place beside turns: give num_sessions, each of so many turns");
-        } else {
-            for key in ["num_sessions", "think_time_s"] {
-                keys.refuse(key, "is of sessions: give turns");
-            }
-        }
-    }
-
-    fn point(&self) -> Option<SessionPoint> {
-        (self.turns.is_some() || self.prefix_len_tokens.is_some()).then(|| SessionPoint {
-            turns: self.turns.unwrap_or(1),
-            prefix_len_tokens: self.prefix_len_tokens.unwrap_or(0),
-            think_time_s: self.think_time_s.unwrap_or(0.0),
         })
     }
 }

@@ -25,7 +25,6 @@
 
 mod best;
 mod capacity;
-mod found_model;
 mod grid;
 mod load;
 mod load_keys;

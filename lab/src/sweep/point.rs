@@ -1,19 +1,17 @@
 //! Runs one configuration: one replay of a given load, or a search for the highest rate.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use ridgepoint::internals::BUILD;
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::replay::SpreadSampler;
-use ridgepoint::internals::workload::ReplicaShare;
-use ridgepoint::internals::workload::{Stoppable, lockstep};
+use ridgepoint::internals::workload::{ReplicaShare, Stoppable, lockstep};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel};
 
 use super::capacity::highest_holding;
-use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid};
 use super::load::Source;
 use super::row::{CANNOT_RUN, Row};
@@ -25,6 +23,15 @@ const FIRST_GUESS: f64 = 0.7;
 
 /// The latency model of a server, built by the first of its loads that needs it; or why there is none.
 pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
+
+/// A model in the precision that servers ask for.
+#[derive(Debug)]
+pub(super) struct FoundModel {
+    /// The model and remarks on it, or why it does not exist in this precision.
+    pub(super) model: Result<(Model, Vec<String>), String>,
+    /// The correction of its step times.
+    pub(super) correction: Option<Arc<Correction>>,
+}
 
 /// A configuration and what it runs on.
 pub(super) struct Point<'a> {

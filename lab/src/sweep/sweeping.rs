@@ -16,10 +16,9 @@ use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
 
-use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
-use super::point::{Point, SharedLatency, reason};
+use super::point::{FoundModel, Point, SharedLatency, reason};
 use super::row::Row;
 
 /// A grid that is ready to run.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::faults::TransferFaults;
 use crate::ingest::step::Run;
-use crate::transfers::{CopySums, Direction, PairedTransfer};
+use crate::transfers::{CopySums, PairedTransfer};
 
 /// The completed transfers of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,7 +22,7 @@ pub struct DirectionLog {
 pub struct TransferLog {
     /// Those with both events.
     pub transfers: Vec<PairedTransfer>,
-    /// All completed ones, in the order of [`Direction::BOTH`].
+    /// All completed ones, in the order of [`Direction::BOTH`](crate::transfers::Direction::BOTH).
     pub directions: [DirectionLog; 2],
     /// Events of transfers between other media, by their names.
     pub other_media: BTreeMap<String, u64>,
@@ -39,13 +39,6 @@ pub struct TransferLog {
 pub struct CopyLog {
     /// Whether they are lines of a log; else totals of `/metrics`.
     pub is_log: bool,
-    /// The sums of each interval, in the order of [`Direction::BOTH`].
+    /// The sums of each interval, in the order of [`Direction::BOTH`](crate::transfers::Direction::BOTH).
     pub sums: [Vec<CopySums>; 2],
-}
-
-impl CopyLog {
-    /// The directions with their sums.
-    pub(super) fn by_direction(&self) -> impl Iterator<Item = (Direction, &Vec<CopySums>)> {
-        Direction::BOTH.into_iter().zip(&self.sums)
-    }
 }

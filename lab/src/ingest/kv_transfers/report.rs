@@ -154,7 +154,7 @@ pub(in crate::ingest) fn reports(files: Vec<FileTransfers>, block: BlockBytes<'_
             add_events(&mut reports, &file, &log, block)?;
         }
         if let Some(copies) = copies {
-            for (direction, sums) in copies.by_direction() {
+            for (direction, sums) in Direction::BOTH.into_iter().zip(&copies.sums) {
                 reports.transfers.extend(of_copies(&file, copies.is_log, direction, sums)?);
             }
         }

@@ -2,8 +2,7 @@
 
 use csv::StringRecord;
 use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::NumberRange;
-use ridgepoint::internals::input::{read_texts, whole_text};
+use ridgepoint::internals::input::{NumberRange, read_texts, whole_text};
 use serde::de::DeserializeOwned;
 
 use crate::ingest::{Dropped, Reason, seconds_to_ns};

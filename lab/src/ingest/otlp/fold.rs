@@ -182,8 +182,8 @@ impl Fold {
                 let Some(kind) = event_kind(name) else { return names.add_event(name) };
                 names.add_attributes(&self.event);
                 self.has_requests |= name.contains('.');
-                let attributes = self.event.clone();
-                self.span.events.push(SpanEvent { kind, attributes, wall_ns: self.event_wall_ns });
+                let (attributes, wall_ns) = (self.event.clone(), self.event_wall_ns);
+                self.span.events.push(SpanEvent { kind, attributes, wall_ns, monotonic_ns: None });
             }
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn event_kind(name: &str) -> Option<&'static str> {
 
 /// Checks that `ts.monotonic` advances as fast as the time of day over a span's events. If it does not, its unit is not ns
 /// (integers) or s (floating point).
-fn check_unit(events: &[TimedEvent]) -> Result<(), Fault> {
+fn check_unit(events: &[SpanEvent]) -> Result<(), Fault> {
     /// Clocks differ by far less, units by far more.
     const MAX_RATIO: f64 = 10.0;
     /// Shorter spans do not tell units apart.
@@ -56,6 +56,8 @@ pub(super) struct SpanEvent {
     pub(super) kind: &'static str,
     pub(super) attributes: Attributes,
     pub(super) wall_ns: Option<u64>,
+    /// Its time on the engine's clock, once it was read.
+    pub(super) monotonic_ns: Option<u64>,
 }
 
 /// Where a request was reported.
@@ -139,19 +141,11 @@ impl From<ServerSpan> for RequestSpan {
     }
 }
 
-/// An event with its time on the engine's clock.
-struct TimedEvent {
-    kind: &'static str,
-    attributes: Attributes,
-    monotonic_ns: Option<u64>,
-    wall_ns: Option<u64>,
-}
-
 /// Makes a request of a span. Its model is `model` where it names that one, so that equal names are held once.
 pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Result<Found, Fault> {
-    let mut timed = Vec::new();
-    for SpanEvent { kind, attributes, wall_ns } in span.events.drain(..) {
-        timed.push(TimedEvent { kind, monotonic_ns: attributes.whole(MONOTONIC)?, wall_ns, attributes });
+    let mut timed = std::mem::take(&mut span.events);
+    for event in &mut timed {
+        event.monotonic_ns = event.attributes.whole(MONOTONIC)?;
     }
     check_unit(&timed)?;
     let attributes = &span.attributes;
@@ -222,8 +216,8 @@ fn from_stock_span(start_ns: Option<u64>, attributes: &Attributes, row: &mut Req
     Ok(())
 }
 
-fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bool) -> Result<(), Fault> {
-    let time = |event: &TimedEvent| (if is_monotonic { event.monotonic_ns } else { event.wall_ns }).map(Whole::from);
+fn from_events(row: &mut RequestRow, events: &mut [SpanEvent], is_monotonic: bool) -> Result<(), Fault> {
+    let time = |event: &SpanEvent| (if is_monotonic { event.monotonic_ns } else { event.wall_ns }).map(Whole::from);
     events.sort_by_key(|event| time(event).unwrap_or(u64::MAX.into()));
     let mut preempted = 0_u64;
     for event in events.iter() {

@@ -4,8 +4,6 @@ use std::fmt;
 
 use ridgepoint::internals::error::cut;
 use ridgepoint::internals::input::RecordCount;
-use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::Value;
 
@@ -129,7 +127,7 @@ impl<'de, H: Handler> Visitor<'de> for Objects<'_, H> {
             match inside {
                 Inside::Nothing => drop(map.next_value::<IgnoredAny>()?),
                 Inside::Objects(node) => map.next_value_seed(Objects { handler: &mut *handler, node, count })?,
-                Inside::Scalar(field) => map.next_value_seed(Scalar { handler: &mut *handler, field })?,
+                Inside::Scalar(field) => hand_over(handler, field, &map.next_value()?),
             }
         }
         handler.end(node);
@@ -209,85 +207,19 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// A text or number; lists and objects of attributes are told as JSON.
-struct Scalar<'h, H> {
-    handler: &'h mut H,
-    field: Field,
-}
-
-impl<H: Handler> Scalar<'_, H> {
-    /// A number; only attributes may be numbers that are no times.
-    fn number(self, number: Value) {
-        let field = match self.field {
-            // A number under another type than `doubleValue` is told as its text.
-            Field::AttributeDouble | Field::AttributeValue | Field::EventTime | Field::SpanStart => self.field,
-            _ => return,
-        };
-        self.handler.text(field, &number.to_string());
-    }
-
-    /// What no name can be.
-    fn other(self, value: &Value) {
-        if matches!(self.field, Field::AttributeDouble | Field::AttributeValue) {
-            self.handler.text(Field::AttributeValue, &value.to_string());
+/// Hands over a text or number; lists and objects of attributes are told as JSON.
+fn hand_over(handler: &mut impl Handler, field: Field, value: &Value) {
+    let is_attribute = matches!(field, Field::AttributeDouble | Field::AttributeValue);
+    match value {
+        Value::String(text) if field == Field::AttributeDouble => handler.text(Field::AttributeValue, text),
+        Value::String(text) => handler.text(field, text),
+        // Only attributes and times may be numbers.
+        Value::Number(number) if is_attribute || matches!(field, Field::EventTime | Field::SpanStart) => {
+            handler.text(field, &number.to_string());
         }
-    }
-}
-
-impl<'de, H: Handler> DeserializeSeed<'de> for Scalar<'_, H> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, H: Handler> Visitor<'de> for Scalar<'_, H> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        let field = if self.field == Field::AttributeDouble { Field::AttributeValue } else { self.field };
-        self.handler.text(field, text);
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        self.number(number.into());
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
-        self.number(number.into());
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        self.number(number.into());
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.other(&value.into());
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.other(&Value::Null);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
-        self.other(&Value::deserialize(SeqAccessDeserializer::new(list))?);
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        self.other(&Value::deserialize(MapAccessDeserializer::new(map))?);
-        Ok(())
+        Value::Number(_) => {}
+        other if is_attribute => handler.text(Field::AttributeValue, &other.to_string()),
+        _ => {}
     }
 }
 

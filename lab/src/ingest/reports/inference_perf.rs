@@ -12,10 +12,9 @@ use ridgepoint::internals::input::{Distinct, HeadKind};
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, tokens_at, with_requests};
-use crate::ingest::Whole;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
+use crate::ingest::{Capture, Reason, RequestRow, Run, Whole, file_name};
 use ridgepoint::Result;
 
 /// inference-perf's report of every request.

@@ -11,10 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, tokens_at};
-use crate::ingest::Whole;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, file_name, named_runs};
+use crate::ingest::{Capture, Reason, RequestRow, Run, Whole, file_name, named_runs};
 use ridgepoint::Result;
 use ridgepoint::internals::input::check;
 

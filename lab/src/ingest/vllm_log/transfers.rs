@@ -13,10 +13,7 @@ const POSSIBLE_S: Range<f64> = 1e-9..1e9;
 
 /// The transfers so far: stores to the CPU and loads from it, line by line.
 #[derive(Debug, Default)]
-pub(super) struct Transfers {
-    stores: Vec<CopySums>,
-    loads: Vec<CopySums>,
-}
+pub(super) struct Transfers([Vec<CopySums>; 2]);
 
 impl Transfers {
     /// Takes what a line says; most say nothing.
@@ -25,14 +22,12 @@ impl Transfers {
     /// vLLM 0.32, the metrics of its offloading connector.
     pub(super) fn read(&mut self, line: &str) {
         let Some((_, rest)) = line.split_once(MARK) else { return };
-        let (mut store, mut load) = (CopySums::default(), CopySums::default());
+        let mut sums = [CopySums::default(); 2];
         for (name, text) in rest.trim_end().split(", ").filter_map(|part| part.split_once('=')) {
             let Some(name) = name.strip_prefix("vllm:kv_offload_") else { continue };
-            let (sums, name) = match (name.strip_prefix("store_"), name.strip_prefix("load_")) {
-                (Some(name), _) => (&mut store, name),
-                (_, Some(name)) => (&mut load, name),
-                _ => continue,
-            };
+            let mut of = ["store_", "load_"].into_iter().zip(&mut sums);
+            let found = of.find_map(|(of, sums)| Some((name.strip_prefix(of)?, sums)));
+            let Some((name, sums)) = found else { continue };
             let whole = || text.parse::<u64>().unwrap_or(0);
             match name {
                 "bytes" => sums.bytes = sums.bytes.saturating_add(whole()),
@@ -44,14 +39,12 @@ impl Transfers {
                 _ => {}
             }
         }
-        self.stores.extend((store.count > 0).then_some(store));
-        self.loads.extend((load.count > 0).then_some(load));
+        self.0.iter_mut().zip(sums).for_each(|(known, sums)| known.extend((sums.count > 0).then_some(sums)));
     }
 
     /// The lines with transfers; `None` where there are none.
     pub(super) fn finish(self) -> Option<CopyLog> {
-        let is_empty = self.stores.is_empty() && self.loads.is_empty();
-        (!is_empty).then_some(CopyLog { is_log: true, sums: [self.stores, self.loads] })
+        self.0.iter().any(|sums| !sums.is_empty()).then_some(CopyLog { is_log: true, sums: self.0 })
     }
 }
 
