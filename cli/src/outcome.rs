@@ -46,11 +46,6 @@ impl<T> Outcome<T> {
     pub fn of(result: T) -> Self {
         Outcome { result, notes: Vec::new(), missed: None }
     }
-
-    /// The same with another form of the result.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Outcome<U> {
-        Outcome { result: form(self.result), notes: self.notes, missed: self.missed }
-    }
 }
 
 /// Why a subcommand failed.

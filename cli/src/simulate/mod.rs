@@ -156,9 +156,9 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
     let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let files = Files::create(&args.output, &mut outputs)?;
+    let (files, collected) = Files::create(&args.output, &mut outputs)?;
     let watch = args.output.kv_metrics.then(KvWatch::default);
-    let observer = ((files, AnsweredRequests(bar.clone())), watch);
+    let observer = ((collected, AnsweredRequests(bar.clone())), watch);
     let has_sessions = load.summary.sessions.is_some();
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
     // A second thread replays the load with fewer tiers, for comparison.
@@ -168,7 +168,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         (server.replay(&mut sent, observer), compared.map(ScopedJoinHandle::join))
     });
     bar.finish_and_clear();
-    let (mut replayed, ((files, _), watch)) = replayed?;
+    let (mut replayed, ((collected, _), watch)) = replayed?;
     sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
     let start =
         cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held, has_sessions)).transpose()?;
@@ -186,7 +186,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
-    files.write(&of, &replayed.replay, &replayed.metrics, kv_metrics.as_ref())?;
+    files.write(collected, &of, (&replayed.replay, &replayed.metrics), kv_metrics.as_ref())?;
     let fewer_tiers = match fewer_tiers {
         None => FewerTiers::default(),
         Some(Ok(compared)) => compared?,
