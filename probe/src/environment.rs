@@ -31,7 +31,6 @@ pub struct ServedModel {
     /// Its name.
     pub id: String,
     /// Longest sequence, tokens.
-    #[serde(default)]
     pub max_model_len: Option<u64>,
 }
 

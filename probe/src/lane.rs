@@ -179,7 +179,7 @@ impl Lane {
     /// Connects where there is no connection. Returns the times of a new one.
     async fn connected(&mut self) -> Result<Option<ConnectTimes>, Fault> {
         if let Some(connection) = &mut self.connection
-            && connection.sender.ready().await.is_ok()
+            && connection.ready().await.is_ok()
         {
             return Ok(None);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::connection::ms;
@@ -246,31 +247,6 @@ fn outcomes<'a>(records: impl Iterator<Item = &'a RequestRecord>) -> BTreeMap<&'
     counts
 }
 
-/// The report as JSON. Keys are stable.
-#[derive(Serialize)]
-struct Json<'a> {
-    url: &'a str,
-    api: Api,
-    model: &'a str,
-    max_tokens: u32,
-    seed: u64,
-    same_prompt: bool,
-    server: &'a Server,
-    cold: &'a Option<RequestRecord>,
-    warm_1: &'a Option<RequestRecord>,
-    warm: Warm<'a>,
-    penalty: Option<f64>,
-    diagnosis: &'static str,
-    evidence: Diagnosis,
-    ladder: &'a [Rung],
-    outcomes: BTreeMap<&'static str, u64>,
-    remarks: BTreeMap<&'static str, u64>,
-    retries: u64,
-    environment: Environment<'a>,
-    stopped: &'a Option<String>,
-    notes: &'a [String],
-}
-
 #[derive(Serialize)]
 struct Warm<'a> {
     #[serde(flatten)]
@@ -296,6 +272,7 @@ struct Change {
     metrics: crate::prometheus::MetricsDelta,
 }
 
+/// The report as JSON. Keys are stable.
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let evidence = self.diagnosis();
@@ -308,34 +285,34 @@ impl Serialize for Report {
             change("warm", &self.after_cold, Some(&self.after_warm)),
             change("ladder", &self.after_warm, self.after_ladder.as_ref()),
         ];
-        Json {
-            url: &self.url,
-            api: self.api,
-            model: &self.model,
-            max_tokens: self.max_tokens,
-            seed: self.seed,
-            same_prompt: self.is_same_prompt,
-            server: &self.server,
-            cold: &self.cold,
-            warm_1: &self.warm_1,
-            warm: Warm { summary: self.warm_summary(), runs: &self.warm },
-            penalty: self.penalty(),
-            diagnosis: evidence.name.name(),
-            evidence,
-            ladder: &self.ladder,
-            outcomes: self.outcomes(),
-            remarks: self.remarks(),
-            retries: self.records().map(|record| u64::from(record.retries)).sum(),
-            environment: Environment {
-                before: &self.before,
-                after_cold: &self.after_cold,
-                after_warm: &self.after_warm,
-                after_ladder: self.after_ladder.as_ref(),
-                changes: changes.into_iter().flatten().collect(),
-            },
-            stopped: &self.stopped,
-            notes: &self.notes,
-        }
-        .serialize(serializer)
+        let mut json = serializer.serialize_map(None)?;
+        json.serialize_entry("url", &self.url)?;
+        json.serialize_entry("api", &self.api)?;
+        json.serialize_entry("model", &self.model)?;
+        json.serialize_entry("max_tokens", &self.max_tokens)?;
+        json.serialize_entry("seed", &self.seed)?;
+        json.serialize_entry("same_prompt", &self.is_same_prompt)?;
+        json.serialize_entry("server", &self.server)?;
+        json.serialize_entry("cold", &self.cold)?;
+        json.serialize_entry("warm_1", &self.warm_1)?;
+        json.serialize_entry("warm", &Warm { summary: self.warm_summary(), runs: &self.warm })?;
+        json.serialize_entry("penalty", &self.penalty())?;
+        json.serialize_entry("diagnosis", &evidence.name)?;
+        json.serialize_entry("evidence", &evidence)?;
+        json.serialize_entry("ladder", &self.ladder)?;
+        json.serialize_entry("outcomes", &self.outcomes())?;
+        json.serialize_entry("remarks", &self.remarks())?;
+        json.serialize_entry("retries", &self.records().map(|record| u64::from(record.retries)).sum::<u64>())?;
+        let environment = Environment {
+            before: &self.before,
+            after_cold: &self.after_cold,
+            after_warm: &self.after_warm,
+            after_ladder: self.after_ladder.as_ref(),
+            changes: changes.into_iter().flatten().collect(),
+        };
+        json.serialize_entry("environment", &environment)?;
+        json.serialize_entry("stopped", &self.stopped)?;
+        json.serialize_entry("notes", &self.notes)?;
+        json.end()
     }
 }
