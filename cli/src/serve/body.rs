@@ -121,7 +121,7 @@ fn object(text: &[u8]) -> Result<Map<String, Value>, Problem> {
         Ok(_) => Err(Problem::malformed(format!("{ORIGIN} must be a JSON object"), None)),
         Err(error) => {
             let error = json_error(ORIGIN, error);
-            Err(Problem::malformed(error.to_string(), error.location().cloned()))
+            Err(Problem::malformed(error.to_string(), error.location()))
         }
     }
 }

@@ -103,14 +103,9 @@ pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Re
     let own = taken(&mut map, &KEYS);
     let server = ServerKeys::new(map);
     let key = server.canonical();
-    let replayable = match app.replayables.get(&key) {
-        Some(replayable) => replayable,
-        None => {
-            let data_dir = app.data_dir.clone();
-            let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
-            app.replayables.get_or_build(&key, build).await?
-        }
-    };
+    let data_dir = app.data_dir.clone();
+    let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
+    let replayable = app.replayables.get_or_build(&key, build).await?;
     // A load on a host's tier is replayed with fewer tiers too, and its records are kept until all are compared.
     let replays = 1 + FewerTiers::number(&replayable.engine.config);
     let (max_memory_gib, at_once) = (app.max_memory_gib, replays * app.jobs.num_threads());
