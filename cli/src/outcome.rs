@@ -85,10 +85,10 @@ impl From<Vec<Error>> for Failure {
 ///
 /// # Errors
 /// Those of either.
-pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<(A, B), Failure> {
+pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<(A, B), Vec<Error>> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
-        (a, b) => Err(a.err().into_iter().chain(b.err()).collect::<Vec<Error>>().into()),
+        (a, b) => Err(a.err().into_iter().chain(b.err()).collect()),
     }
 }
 

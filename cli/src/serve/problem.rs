@@ -95,18 +95,6 @@ impl Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
     }
 
-    /// Several problems of the body as one.
-    pub fn all(errors: Vec<Error>) -> Self {
-        let mut all = errors.into_iter().map(Problem::from);
-        let Some(mut first) = all.next() else { return Problem::invalid("the request is at fault") };
-        for next in all {
-            first.0.problems.extend(next.0.problems);
-            first.0.message = format!("{}; {}", first.0.message, next.0.message);
-            first.0.location = first.0.location.or(next.0.location);
-        }
-        first
-    }
-
     /// The same of a name in the path: one that is unknown is nowhere.
     #[must_use]
     pub fn at_its_path(mut self) -> Self {
@@ -169,6 +157,19 @@ impl From<Error> for Problem {
             problems: error.problems().to_vec(),
             location: error.location().map(Place::from),
         }))
+    }
+}
+
+/// Several problems of the body as one.
+impl From<Vec<Error>> for Problem {
+    fn from(errors: Vec<Error>) -> Self {
+        let all = errors.into_iter().map(Problem::from).reduce(|mut first, next| {
+            first.0.problems.extend(next.0.problems);
+            first.0.message = format!("{}; {}", first.0.message, next.0.message);
+            first.0.location = first.0.location.or(next.0.location);
+            first
+        });
+        all.unwrap_or_else(|| Problem::invalid("the request is at fault"))
     }
 }
 

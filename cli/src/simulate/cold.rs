@@ -173,10 +173,7 @@ impl ColdReport {
             .left("requests that", |(name, _)| (*name).to_owned())
             .right("sent", |(_, of)| count(of.requests))
             .right("finished", |(_, of)| count(of.finished))
-            .right("TTFT mean ms", |(_, of)| number(of.ttft_ms.map(|of| of.mean)))
-            .right("p50", |(_, of)| number(of.ttft_ms.map(|of| of.p50)))
-            .right("p90", |(_, of)| number(of.ttft_ms.map(|of| of.p90)))
-            .right("p99", |(_, of)| number(of.ttft_ms.map(|of| of.p99)))
+            .distribution("TTFT mean ms", |(_, of)| of.ttft_ms)
             .right("last first token, s", |(_, of)| number(of.last_first_token_s));
         page.rows(&rows, &["p50"]);
     }
