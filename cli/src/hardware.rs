@@ -281,7 +281,7 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
     page.paragraph("", text);
 }
 
-/// What the errors of tables are.
+/// The meaning of the errors of tables.
 const ERRORS: &str = "Errors are of rows left out of the fit (10-fold cross-validation).";
 
 /// The chosen series of one GPU, for people.

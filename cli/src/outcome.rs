@@ -37,7 +37,7 @@ pub struct Outcome<T> {
     pub result: T,
     /// Remarks for stderr, one per line.
     pub notes: Vec<String>,
-    /// Which requested tolerance the result misses, and by how much.
+    /// The requested tolerance that the result misses, with the excess.
     pub missed: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) ->
 #[cfg(feature = "serve")]
 pub fn announce(line: &str) {
     let mut stdout = std::io::stdout().lock();
-    // Nobody may read it.
+    // A closed pipe is no reason to stop.
     let _ = writeln!(stdout, "{}", printable(line)).and_then(|()| stdout.flush());
 }
 

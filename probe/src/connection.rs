@@ -60,7 +60,7 @@ impl Connector {
     /// Connects.
     ///
     /// # Errors
-    /// What stands in the way, or the limit.
+    /// A fault on the way to the server, or the limit.
     pub(crate) async fn connect(&self) -> Result<(Connection, ConnectTimes), Fault> {
         let Target { host, port, is_tls, .. } = &self.target;
         let begin = Instant::now();

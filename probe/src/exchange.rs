@@ -50,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// What came back, and when.
+/// The reply to a request, with its times.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// To the reply's headers.
@@ -262,7 +262,7 @@ fn with_cause(error: &hyper::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Why no headers came.
+/// The fault of a reply without headers.
 fn head_fault(error: &hyper::Error) -> Fault {
     // hyper has `is_parse_too_large` for servers alone.
     let kind = if error.is_parse() && error.to_string().contains("too large") {
@@ -277,7 +277,7 @@ fn head_fault(error: &hyper::Error) -> Fault {
     Fault::new(kind, with_cause(error))
 }
 
-/// Why the body broke off.
+/// The fault of a body that broke off.
 fn body_fault(error: &hyper::Error) -> Fault {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     let kind = if is_reset(error) {

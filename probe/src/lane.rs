@@ -19,7 +19,7 @@ const MAX_RETRIES: u32 = 3;
 /// First wait before a request is sent again, where the server does not say; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// What all lanes share.
+/// The state that all lanes share.
 pub(crate) struct Client {
     pub(crate) connector: Connector,
     pub(crate) headers: HeaderMap,
@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(crate) in_flight: AtomicU32,
 }
 
-/// What to send.
+/// A prompt to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompt {
     /// Name of the request in the report.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which of the two endpoints.
+/// One of the two endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
@@ -23,7 +23,7 @@ impl Api {
     }
 }
 
-/// What a request asks for.
+/// The request of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion<'a> {
     /// The endpoint.
@@ -109,7 +109,7 @@ pub(crate) struct Choice {
     pub(crate) finish_reason: Option<String>,
 }
 
-/// What a chat's chunk adds. Reasoning and calls of tools are tokens as well.
+/// The part of the output in a chunk of a chat. Reasoning and calls of tools are tokens as well.
 #[derive(Debug, Default, Deserialize)]
 struct Delta {
     role: Option<String>,

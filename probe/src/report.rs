@@ -1,4 +1,4 @@
-//! What a probe found: the cold request, the warm ones, the ladder, and counts of what went wrong.
+//! The report of a probe: the cold request, the warm ones, the ladder, and counts of what went wrong.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::record::RequestRecord;
 use crate::settings::Settings;
 use crate::stats::Spread;
 
-/// What a probe found.
+/// The report of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The server's URL.
@@ -31,7 +31,7 @@ pub struct Report {
     pub seed: u64,
     /// Whether all requests have the same prompt.
     pub is_same_prompt: bool,
-    /// What the server says of itself.
+    /// The server, by its own documents.
     pub server: Server,
     /// The first request.
     pub cold: Option<RequestRecord>,
@@ -174,7 +174,7 @@ impl Report {
         self.stopped.get_or_insert(reason);
     }
 
-    /// How many words to begin with for a prompt of so many tokens: as the last prompt of a known length came to.
+    /// The number of words to begin with for a prompt of so many tokens, from the last prompt of a known length.
     pub(crate) fn words_of_length(&self, input_len: u64) -> u64 {
         self.last_sizing.map_or(input_len, |(words, tokens)| words_for(input_len, words, tokens))
     }
@@ -233,7 +233,7 @@ impl Report {
         counts
     }
 
-    /// Which cold term dominated, and by which figures.
+    /// The cold term that dominated, with the figures that decided.
     pub fn diagnosis(&self) -> Diagnosis {
         diagnose(self)
     }
@@ -264,7 +264,7 @@ struct Environment<'a> {
     changes: Vec<Change>,
 }
 
-/// What changed on the server between two moments.
+/// The changes on the server between two moments.
 #[derive(Serialize)]
 struct Change {
     during: &'static str,

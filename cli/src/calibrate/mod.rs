@@ -247,7 +247,7 @@ impl<'a> Work<'a> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// Which operators are above the tolerance; rows that no table could predict miss it too.
+    /// The operators above the tolerance. Those without a table miss it too.
     fn missed(&self, limit_pct: f64) -> Option<String> {
         let mut parts: Vec<String> = self.above(limit_pct).into_iter().collect();
         parts.extend(self.without_table.iter().map(|operator| format!("{operator} has no table")));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 
-/// What errors call the body.
+/// The name of the body in errors.
 pub const ORIGIN: &str = "the request body";
 
 /// Bodies up to this size are read even if the memory for bodies is used up, so that small requests go on.

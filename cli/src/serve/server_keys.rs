@@ -36,7 +36,7 @@ pub struct Found {
 }
 
 impl ServerKeys {
-    /// What is left of a body after the keys of its route were taken.
+    /// The keys of a body that are left after those of its route were taken.
     pub fn new(rest: Map<String, Value>) -> Self {
         ServerKeys(rest)
     }

@@ -120,7 +120,7 @@ fn ns(seconds: f64) -> u64 {
     (seconds * NS_PER_S as f64).round() as u64
 }
 
-/// What a start did to a load. Its JSON keys are stable.
+/// The effect of a start on a load. Its JSON keys are stable.
 #[derive(Debug, Serialize)]
 pub struct ColdReport {
     /// Start of the server, s from the start of the load.
@@ -136,7 +136,7 @@ pub struct ColdReport {
 }
 
 impl ColdReport {
-    /// What the intervals of the latencies leave out.
+    /// A remark: the intervals of the latencies leave out that of the start.
     pub fn remark(&self) -> String {
         let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;
         format!(

@@ -77,7 +77,7 @@ pub struct Files {
 /// Observers of the replay that collect what files hold: token times of the JSON, token lines, spans and the trace.
 pub type Collected = (Option<TokenTimes>, (Option<TokenSteps>, (Option<OtlpTrace>, Option<PerfettoTrace<File>>)));
 
-/// What was replayed, for the files that say so.
+/// The server and the load of a replay, for the files that name them.
 pub struct Replayed<'a> {
     /// The arguments of a benchmark.
     pub bench: BenchRun<'a>,
