@@ -54,15 +54,6 @@ pub struct PredictionArgs {
     /// Kernel efficiencies: measured tables, or the ideal roofline
     #[arg(long, value_parser = one_of(EFFICIENCIES), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
     pub efficiency: EfficiencyMode,
-    #[command(flatten)]
-    pub engine: EngineArgs,
-    #[command(flatten)]
-    pub correction: CorrectionArg,
-}
-
-/// The serving engine whose kernels are launched and looked up.
-#[derive(Debug, Args)]
-pub struct EngineArgs {
     /// Serving engine whose kernels are predicted; the scheduler is always vLLM's
     #[arg(long, value_parser = PossibleValuesParser::new(ENGINES), default_value = "vllm", value_name = "NAME", help_heading = PREDICTION)]
     engine: String,
@@ -70,13 +61,8 @@ pub struct EngineArgs {
     /// newest measured one for others]
     #[arg(long, value_parser = engine_version, value_name = "X.Y", help_heading = PREDICTION)]
     engine_version: Option<String>,
-}
-
-impl EngineArgs {
-    /// The engine that the flags name.
-    pub fn engine(&self) -> Engine {
-        engine_of(&self.engine, self.engine_version.as_deref()).unwrap_or_default()
-    }
+    #[command(flatten)]
+    pub correction: CorrectionArg,
 }
 
 /// The engine of a name and a version; vLLM without a version is the default one.
@@ -96,7 +82,7 @@ impl PredictionArgs {
     pub fn options(&self, common: &Common) -> Options {
         Options {
             efficiency: self.efficiency,
-            engine: self.engine.engine(),
+            engine: engine_of(&self.engine, self.engine_version.as_deref()).unwrap_or_default(),
             data_dir: common.data_dir.clone(),
             correction: self.correction.correction.as_str().into(),
             ..Options::default()

@@ -18,16 +18,25 @@ impl<F: Family> FamilyVisitor<F> for Operators {
     }
 }
 
+/// The operators that have tables.
+///
+/// # Errors
+/// None: no table is read.
+pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
+    let mut operators = Operators(Vec::new());
+    for_each_family(&mut operators)?;
+    Ok(operators.0)
+}
+
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///
 /// # Errors
 /// The first such file, or a folder that can't be read.
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
-    let mut operators = Operators(Vec::new());
-    for_each_family(&mut operators)?;
+    let operators = operators()?;
     for gpu in folders(&data_dir.join("bench_data")) {
         let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
-        let is_read = |path: &Path| is_gpu && operators.0.iter().any(|name| path.ends_with(format!("{name}.csv")));
+        let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));
         let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
         unread.retain(|path| !is_read(path));
         for nested in folders(&data_dir.join("bench_data").join(&gpu)) {
@@ -38,7 +47,7 @@ pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
                 "{}: no prediction reads this table; tables lie at bench_data/<gpu>/<operator>.csv, with a GPU of \
                  `ridgepoint hardware` by its first name and one of {}",
                 path.display(),
-                operators.0.join(", ")
+                operators.join(", ")
             )));
         }
     }

@@ -17,6 +17,7 @@ use ridgepoint::{DType, Engine, Error, Hardware};
 use serde::Serialize;
 
 use crate::common::Common;
+use crate::data_dir::operators;
 use crate::deployment::link;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
@@ -253,21 +254,9 @@ fn without_correction(hardware: &Hardware) -> &'static str {
     if hardware.architecture == Architecture::Cpu { "none" } else { "carried over" }
 }
 
-/// Operators that can have tables.
-struct Operators(usize);
-
-impl<F: Family> FamilyVisitor<F> for Operators {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        self.0 += 1;
-        Ok(())
-    }
-}
-
 /// One line per GPU.
 fn list(entries: &[GpuEntry], page: &mut Page) {
-    let mut operators = Operators(0);
-    // A count has no errors.
-    let num_operators = for_each_family(&mut operators).map_or(0, |()| operators.0);
+    let num_operators = operators().map_or(0, |all| all.len());
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
         .left("name", |of| of.hardware.name.clone())
@@ -292,7 +281,7 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
     page.paragraph("", text);
 }
 
-/// What the errors of tables are.
+/// The meaning of the errors of tables.
 const ERRORS: &str = "Errors are of rows left out of the fit (10-fold cross-validation).";
 
 /// The chosen series of one GPU, for people.

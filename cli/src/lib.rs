@@ -134,12 +134,12 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(args, common).map_or_else(outcome::failed, |()| 0),
         Command::Calibrate(args) => print(calibrate::run(args, common), format),
-        Command::Evaluate(args) => print(evaluate::run(args, common), format),
+        Command::Evaluate(args) => evaluate::run(args, common),
         #[cfg(feature = "probe")]
         Command::Probe(args) => print(probe::run(args, common), format),
         Command::Ingest(args) => print(ingest::run(args, common), format),
         Command::Fit(args) => print(fit::run(args, common), format),
-        Command::Export(args) => print(export::run(args, common), format),
+        Command::Export(args) => export::run(args, common),
         Command::Models(args) => print(models::run(args, common), format),
         Command::Hardware(args) => print(hardware::run(args, common), format),
         Command::Completions(args) => print(Ok(completions::run(args, &mut Cli::command())), format),

@@ -18,7 +18,7 @@ pub struct Named {
     pub is_path: bool,
 }
 
-/// What was given to the arguments of the command that name no output.
+/// The values of the arguments of the command that name no output.
 pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
     let mut found = Vec::new();
     for argument in command.get_arguments() {

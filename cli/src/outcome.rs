@@ -37,7 +37,7 @@ pub struct Outcome<T> {
     pub result: T,
     /// Remarks for stderr, one per line.
     pub notes: Vec<String>,
-    /// Which requested tolerance the result misses, and by how much.
+    /// The requested tolerance that the result misses, with the excess.
     pub missed: Option<String>,
 }
 
@@ -45,11 +45,6 @@ impl<T> Outcome<T> {
     /// A result without remarks.
     pub fn of(result: T) -> Self {
         Outcome { result, notes: Vec::new(), missed: None }
-    }
-
-    /// The same with another form of the result.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Outcome<U> {
-        Outcome { result: form(self.result), notes: self.notes, missed: self.missed }
     }
 }
 
@@ -90,10 +85,10 @@ impl From<Vec<Error>> for Failure {
 ///
 /// # Errors
 /// Those of either.
-pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<(A, B), Failure> {
+pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<(A, B), Vec<Error>> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
-        (a, b) => Err(a.err().into_iter().chain(b.err()).collect::<Vec<Error>>().into()),
+        (a, b) => Err(a.err().into_iter().chain(b.err()).collect()),
     }
 }
 
@@ -137,7 +132,7 @@ pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) ->
 #[cfg(feature = "serve")]
 pub fn announce(line: &str) {
     let mut stdout = std::io::stdout().lock();
-    // Nobody may read it.
+    // A closed pipe is no reason to stop.
     let _ = writeln!(stdout, "{}", printable(line)).and_then(|()| stdout.flush());
 }
 

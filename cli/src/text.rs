@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
+use ridgepoint::internals::replay::Distribution;
 use ridgepoint::internals::units::si;
 
 /// Width of paragraphs if stdout is no terminal.
@@ -92,6 +93,14 @@ impl<T> Rows<T> {
     /// Adds a column of numbers.
     pub fn right(self, title: &str, cell: impl Fn(&T) -> String) -> Self {
         self.column(title, CellAlignment::Right, cell)
+    }
+
+    /// Adds the mean of a distribution under its title, and the percentiles.
+    pub fn distribution(self, mean_title: &str, of: impl Fn(&T) -> Option<Distribution>) -> Self {
+        let mean = self.right(mean_title, |row| number(of(row).map(|of| of.mean)));
+        let p50 = mean.right("p50", |row| number(of(row).map(|of| of.p50)));
+        let p90 = p50.right("p90", |row| number(of(row).map(|of| of.p90)));
+        p90.right("p99", |row| number(of(row).map(|of| of.p99)))
     }
 
     fn column(mut self, title: &str, alignment: CellAlignment, cell: impl Fn(&T) -> String) -> Self {

@@ -91,7 +91,7 @@ impl BodyReader {
     }
 }
 
-/// What one JSON document in place of a stream is.
+/// The fault of one JSON document in place of a stream.
 fn document_fault(document: &[u8]) -> Fault {
     let chunk: Chunk = match serde_json::from_slice(document) {
         Ok(chunk) => chunk,
@@ -111,7 +111,7 @@ fn document_fault(document: &[u8]) -> Fault {
     }
 }
 
-/// What the body of an error says, in a line.
+/// The message in the body of an error, in a line.
 pub(crate) fn message(body: &[u8]) -> String {
     let found = serde_json::from_slice::<Value>(body).ok().and_then(|json| {
         let of = |key: &str| json.get(key).filter(|value| !value.is_null());

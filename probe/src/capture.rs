@@ -26,7 +26,7 @@ struct Line<'a> {
     finish_reason: Option<&'a str>,
 }
 
-/// What became of the requests.
+/// The numbers of requests that were written and left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Written {
     /// Lines of requests.

@@ -45,10 +45,7 @@ impl ConnectTimes {
 }
 
 /// A connection over which requests can be sent, one at a time.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) sender: SendRequest<Full<Bytes>>,
-}
+pub(crate) type Connection = SendRequest<Full<Bytes>>;
 
 /// Makes connections.
 #[derive(Debug, Clone)]
@@ -63,7 +60,7 @@ impl Connector {
     /// Connects.
     ///
     /// # Errors
-    /// What stands in the way, or the limit.
+    /// A fault on the way to the server, or the limit.
     pub(crate) async fn connect(&self) -> Result<(Connection, ConnectTimes), Fault> {
         let Target { host, port, is_tls, .. } = &self.target;
         let begin = Instant::now();
@@ -115,7 +112,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) ->
     let (sender, connection) = spoken.map_err(|error| Fault::new(FaultKind::NotHttp, error))?;
     // The sender sees its errors too.
     tokio::spawn(async move { drop(connection.await) });
-    Ok(Connection { sender })
+    Ok(sender)
 }
 
 fn connect_fault(address: SocketAddr, error: &io::Error) -> Fault {

@@ -23,7 +23,7 @@ const WARM_AT_ONCE: f64 = 1.5;
 const MIB: f64 = 1_048_576.0;
 
 named! {
-    /// Why the cold request took longer.
+    /// The reason for which the cold request took longer.
     Cause {
         PageCache "page_cache_fill" "A: weights came from storage into RAM.",
         HbmTransfer "hbm_transfer" "B: weights and buffers moved into the GPU's memory.",

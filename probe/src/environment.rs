@@ -1,4 +1,4 @@
-//! What surrounds a request: what the server says of itself, and this machine where the server is on it.
+//! The surroundings of a request: the server by its own documents, and this machine where the server is on it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::prometheus::ServerMetrics;
 /// Limit of a document of the server.
 const DOCUMENT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the server says of itself.
+/// The server, by its own documents.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Server {
     /// Its version, by `/version`.
@@ -21,7 +21,7 @@ pub struct Server {
     pub models: Vec<ServedModel>,
     /// Kernel of this machine, where the server is on it.
     pub system: Option<String>,
-    /// What it does not say, and why.
+    /// Documents that it does not have, with the reasons.
     pub missing: Vec<String>,
 }
 
@@ -31,7 +31,6 @@ pub struct ServedModel {
     /// Its name.
     pub id: String,
     /// Longest sequence, tokens.
-    #[serde(default)]
     pub max_model_len: Option<u64>,
 }
 
@@ -87,7 +86,7 @@ pub struct Snapshot {
     pub metrics: Option<ServerMetrics>,
     /// This machine's, where the server is on it.
     pub host: Option<Host>,
-    /// What is not at hand, and why.
+    /// Figures that are not at hand, with the reasons.
     pub missing: Vec<String>,
 }
 

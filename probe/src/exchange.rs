@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, LOCATION, RETRY_AFTER};
 use hyper::http::request::Builder;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, Version};
 use tokio::time::timeout_at;
 
 use crate::body::BodyReader;
@@ -50,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// What came back, and when.
+/// The reply to a request, with its times.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// To the reply's headers.
@@ -103,49 +103,34 @@ impl Ask<'_> {
         let request = builder.header(ACCEPT, "text/event-stream").body(Full::new(Bytes::from(self.body.clone())));
         let request = request.map_err(|error| Fault::new(FaultKind::NotHttp, error))?;
         let deadline = begin + self.limits.first_token.min(self.limits.total);
-        let sent = timeout_at(deadline.into(), connection.sender.send_request(request)).await;
+        let sent = timeout_at(deadline.into(), connection.send_request(request)).await;
         let response = sent.map_err(|_| self.late(begin, false))?.map_err(|error| head_fault(&error))?;
         exchange.headers = Some(begin.elapsed());
         exchange.retry_after = retry_after(response.headers());
-        check_status(response.status(), response).await?.read(self, begin, exchange).await
+        self.read(check_status(response).await?, begin, exchange).await
     }
 
-    /// The limit that has passed.
-    fn late(&self, begin: Instant, has_tokens: bool) -> Fault {
-        let Limits { first_token, idle, total, .. } = self.limits;
-        let (kind, limit) = if begin.elapsed() >= total {
-            (FaultKind::TotalTimeOut, total)
-        } else if has_tokens {
-            (FaultKind::IdleTimeOut, idle)
-        } else {
-            (FaultKind::FirstTokenTimeOut, first_token)
-        };
-        Fault::new(kind, format!("more than {} s", limit.as_secs_f64()))
-    }
-}
-
-/// A reply of status 200.
-struct Accepted(Response<Incoming>);
-
-impl Accepted {
-    /// Reads the body.
-    async fn read(self, ask: &Ask<'_>, begin: Instant, exchange: &mut Exchange) -> Result<Reply, Fault> {
-        let response = self.0;
+    /// Reads the body of a reply of status 200.
+    async fn read(
+        &self,
+        response: Response<Incoming>,
+        begin: Instant,
+        exchange: &mut Exchange,
+    ) -> Result<Reply, Fault> {
         let is_http_1_0 = response.version() == Version::HTTP_10;
-        let header =
-            |name| response.headers().get(name).and_then(|value: &hyper::header::HeaderValue| value.to_str().ok());
+        let header = |name| response.headers().get(name)?.to_str().ok();
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
             return Err(Fault::new(FaultKind::Compressed, format!("content-encoding: {encoding}")));
         }
-        let mut reader = BodyReader::new(header(CONTENT_TYPE).unwrap_or_default(), ask.max_tokens);
+        let mut reader = BodyReader::new(header(CONTENT_TYPE).unwrap_or_default(), self.max_tokens);
         let mut body = response.into_body();
-        let (mut bytes, mut deadline, mut has_tokens) = (0, begin + ask.limits.first_token, false);
-        let whole = begin + ask.limits.total;
+        let (mut bytes, mut deadline, mut has_tokens) = (0, begin + self.limits.first_token, false);
+        let whole = begin + self.limits.total;
         let end = loop {
             let frame = match timeout_at(deadline.min(whole).into(), body.frame()).await {
                 Ok(frame) => frame,
                 Err(_) if reader.is_done() => break Some(Remark::OpenAfterDone),
-                Err(_) => return Err(ask.late(begin, has_tokens)),
+                Err(_) => return Err(self.late(begin, has_tokens)),
             };
             let data = match frame {
                 None => {
@@ -165,13 +150,26 @@ impl Accepted {
                 deadline = Instant::now() + END_LIMIT;
             } else if progress.has_tokens {
                 has_tokens = true;
-                deadline = Instant::now() + ask.limits.idle;
+                deadline = Instant::now() + self.limits.idle;
             }
         };
         let mut reply = reader.finish(begin.elapsed())?;
         reply.remarks.extend(end);
         reply.remarks.extend(is_http_1_0.then_some(Remark::Http10));
         Ok(reply)
+    }
+
+    /// The limit that has passed.
+    fn late(&self, begin: Instant, has_tokens: bool) -> Fault {
+        let Limits { first_token, idle, total, .. } = self.limits;
+        let (kind, limit) = if begin.elapsed() >= total {
+            (FaultKind::TotalTimeOut, total)
+        } else if has_tokens {
+            (FaultKind::IdleTimeOut, idle)
+        } else {
+            (FaultKind::FirstTokenTimeOut, first_token)
+        };
+        Fault::new(kind, format!("more than {} s", limit.as_secs_f64()))
     }
 }
 
@@ -197,10 +195,10 @@ pub(crate) async fn get(
     let request = request.map_err(|error| Fault::new(FaultKind::NotHttp, error))?;
     let deadline = Instant::now() + limit;
     let late = || Fault::new(FaultKind::TotalTimeOut, format!("{path}: more than {} s", limit.as_secs_f64()));
-    let sent = timeout_at(deadline.into(), connection.sender.send_request(request)).await;
+    let sent = timeout_at(deadline.into(), connection.send_request(request)).await;
     let response = sent.map_err(|_| late())?.map_err(|error| head_fault(&error))?;
-    let Accepted(response) = check_status(response.status(), response).await?;
-    let read = timeout_at(deadline.into(), collect(response.into_body(), MAX_BODY_BYTES)).await;
+    let body = check_status(response).await?.into_body();
+    let read = timeout_at(deadline.into(), collect(body, MAX_BODY_BYTES)).await;
     let (bytes, is_whole) = read.map_err(|_| late())??;
     if is_whole { Ok(bytes.into()) } else { Err(Fault::new(FaultKind::BodyTooLarge, path)) }
 }
@@ -219,9 +217,10 @@ async fn collect(mut body: Incoming, limit: usize) -> Result<(Vec<u8>, bool), Fa
 }
 
 /// Lets status 200 pass; of others it reads what the server says.
-async fn check_status(status: StatusCode, response: Response<Incoming>) -> Result<Accepted, Fault> {
+async fn check_status(response: Response<Incoming>) -> Result<Response<Incoming>, Fault> {
+    let status = response.status();
     let kind = match status.as_u16() {
-        200 => return Ok(Accepted(response)),
+        200 => return Ok(response),
         300..=399 => FaultKind::Redirect,
         400 | 422 => FaultKind::BadRequest,
         401 => FaultKind::Unauthorised,
@@ -263,7 +262,7 @@ fn with_cause(error: &hyper::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Why no headers came.
+/// The fault of a reply without headers.
 fn head_fault(error: &hyper::Error) -> Fault {
     // hyper has `is_parse_too_large` for servers alone.
     let kind = if error.is_parse() && error.to_string().contains("too large") {
@@ -278,7 +277,7 @@ fn head_fault(error: &hyper::Error) -> Fault {
     Fault::new(kind, with_cause(error))
 }
 
-/// Why the body broke off.
+/// The fault of a body that broke off.
 fn body_fault(error: &hyper::Error) -> Fault {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     let kind = if is_reset(error) {

@@ -1,4 +1,4 @@
-//! Why a request failed, by stable names, and what is odd about one that did not.
+//! The faults of requests, by stable names, and oddities of replies that were read to their end.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ macro_rules! named {
                 match self { $($name::$variant => $text),* }
             }
 
-            /// What it means, in a line.
+            /// Its meaning, in a line.
             pub fn about(self) -> &'static str {
                 match self { $($name::$variant => $line),* }
             }
@@ -44,7 +44,7 @@ macro_rules! named {
 pub(crate) use named;
 
 named! {
-    /// Why a request failed.
+    /// The reason for which a request failed.
     FaultKind {
         Dns "dns" "The host's name has no address.",
         ConnectionRefused "connection_refused" "Nothing listens at the address.",
@@ -89,7 +89,7 @@ named! {
 }
 
 named! {
-    /// What is odd about a reply that was read to its end.
+    /// An oddity of a reply that was read to its end.
     Remark {
         NoDone "no_done" "The stream ends without `[DONE]`.",
         OpenAfterDone "open_after_done" "The body does not end within a second of `[DONE]`.",
@@ -121,23 +121,8 @@ impl FaultKind {
 
     /// Whether no HTTP was spoken with the server.
     pub fn is_of_connection(self) -> bool {
-        use FaultKind::{
-            ConnectTimeOut, ConnectionRefused, Dns, NotHttp, NotTls, TlsExpired, TlsFailed, TlsTimeOut,
-            TlsUnknownIssuer, TlsWrongName, Unreachable,
-        };
-        matches!(
-            self,
-            Dns | ConnectionRefused
-                | Unreachable
-                | ConnectTimeOut
-                | TlsTimeOut
-                | TlsUnknownIssuer
-                | TlsExpired
-                | TlsWrongName
-                | TlsFailed
-                | NotTls
-                | NotHttp
-        )
+        // The list of kinds begins with these.
+        self <= FaultKind::NotHttp
     }
 }
 
@@ -146,7 +131,7 @@ impl FaultKind {
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,
-    /// What was met, at most a few hundred characters.
+    /// The message that was met, at most a few hundred characters.
     pub detail: String,
 }
 

@@ -1,4 +1,4 @@
-//! What this machine tells: the page cache, the disks, the GPUs. Figures that are not at hand are `None`.
+//! The state of this machine: the page cache, the disks, the GPUs. Figures that are not at hand are `None`.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

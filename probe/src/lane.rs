@@ -19,7 +19,7 @@ const MAX_RETRIES: u32 = 3;
 /// First wait before a request is sent again, where the server does not say; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// What all lanes share.
+/// The state that all lanes share.
 pub(crate) struct Client {
     pub(crate) connector: Connector,
     pub(crate) headers: HeaderMap,
@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(crate) in_flight: AtomicU32,
 }
 
-/// What to send.
+/// A prompt to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompt {
     /// Name of the request in the report.
@@ -179,7 +179,7 @@ impl Lane {
     /// Connects where there is no connection. Returns the times of a new one.
     async fn connected(&mut self) -> Result<Option<ConnectTimes>, Fault> {
         if let Some(connection) = &mut self.connection
-            && connection.sender.ready().await.is_ok()
+            && connection.ready().await.is_ok()
         {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which of the two endpoints.
+/// One of the two endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
@@ -23,7 +23,7 @@ impl Api {
     }
 }
 
-/// What a request asks for.
+/// The request of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion<'a> {
     /// The endpoint.
@@ -91,15 +91,10 @@ impl Completion<'_> {
 /// A chunk of a stream, or a whole completion of a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Chunk {
-    #[serde(default)]
     pub(crate) choices: Option<Vec<Choice>>,
-    #[serde(default)]
     pub(crate) usage: Option<Usage>,
-    #[serde(default)]
     pub(crate) error: Option<Value>,
-    #[serde(default)]
     object: Option<String>,
-    #[serde(default)]
     message: Option<Value>,
 }
 
@@ -108,28 +103,20 @@ pub(crate) struct Chunk {
 pub(crate) struct Choice {
     #[serde(default)]
     pub(crate) index: u64,
-    #[serde(default)]
     text: Option<String>,
-    #[serde(default, alias = "message")]
+    #[serde(alias = "message")]
     delta: Option<Delta>,
-    #[serde(default)]
     pub(crate) finish_reason: Option<String>,
 }
 
-/// What a chat's chunk adds. Reasoning and calls of tools are tokens as well.
+/// The part of the output in a chunk of a chat. Reasoning and calls of tools are tokens as well.
 #[derive(Debug, Default, Deserialize)]
 struct Delta {
-    #[serde(default)]
     role: Option<String>,
-    #[serde(default)]
     content: Option<String>,
-    #[serde(default)]
     refusal: Option<String>,
-    #[serde(default)]
     reasoning_content: Option<String>,
-    #[serde(default)]
     reasoning: Option<String>,
-    #[serde(default)]
     tool_calls: Option<Vec<Value>>,
 }
 
@@ -161,17 +148,13 @@ impl Choice {
 /// Token counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Usage {
-    #[serde(default)]
     pub(crate) prompt_tokens: Option<u64>,
-    #[serde(default)]
     pub(crate) completion_tokens: Option<u64>,
-    #[serde(default)]
     prompt_tokens_details: Option<PromptDetails>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 struct PromptDetails {
-    #[serde(default)]
     cached_tokens: Option<u64>,
 }
 

@@ -93,7 +93,7 @@ impl ServerMetrics {
         true
     }
 
-    /// What changed between an earlier reply and this one.
+    /// The changes between an earlier reply and this one.
     pub fn since(&self, earlier: &ServerMetrics) -> MetricsDelta {
         let delta = |of: fn(&ServerMetrics) -> Option<f64>| Some(of(self)? - of(earlier).unwrap_or(0.0));
         let mean_ms = |of: fn(&ServerMetrics) -> Option<Total>| {
@@ -145,7 +145,7 @@ pub struct BucketCount {
     pub requests: f64,
 }
 
-/// What changed between two replies of `/metrics`.
+/// The changes between two replies of `/metrics`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct MetricsDelta {
     /// Requests that ended.

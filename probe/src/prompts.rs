@@ -56,7 +56,7 @@ fn mixed(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How many words make a prompt of so many tokens, from what a prompt of `words` words came to.
+/// The number of words of a prompt of so many tokens, where a prompt of `words` words has `prompt_tokens` tokens.
 pub(crate) fn words_for(tokens: u64, words: u64, prompt_tokens: u64) -> u64 {
     let scaled = u128::from(tokens) * u128::from(words) / u128::from(prompt_tokens.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX).clamp(1, tokens.saturating_mul(2).max(1))

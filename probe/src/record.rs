@@ -1,4 +1,4 @@
-//! How one request went.
+//! The record of one request.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct RequestRecord {
     pub name: String,
     /// `ok`, or the name of a fault.
     pub outcome: &'static str,
-    /// What the fault is.
+    /// The detail of the fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// How long the connection took; `None` where one was there.
@@ -41,11 +41,11 @@ pub struct RequestRecord {
     pub finish_reason: Option<String>,
     /// How often it was sent again after 429 or 503.
     pub retries: u32,
-    /// What is odd about it.
+    /// Oddities of the reply.
     pub remarks: BTreeSet<Remark>,
     /// The output's first characters.
     pub preview: String,
-    /// What was wrong.
+    /// The fault, if it failed.
     #[serde(skip)]
     pub(crate) fault: Option<Fault>,
     /// When it was sent, since the run began.
@@ -68,7 +68,7 @@ impl RequestRecord {
         self.fault.is_none()
     }
 
-    /// What was wrong.
+    /// The fault, if it failed.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }

@@ -1,8 +1,9 @@
-//! What a probe found: the cold request, the warm ones, the ladder, and counts of what went wrong.
+//! The report of a probe: the cold request, the warm ones, the ladder, and counts of what went wrong.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::connection::ms;
@@ -15,7 +16,7 @@ use crate::record::RequestRecord;
 use crate::settings::Settings;
 use crate::stats::Spread;
 
-/// What a probe found.
+/// The report of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The server's URL.
@@ -30,7 +31,7 @@ pub struct Report {
     pub seed: u64,
     /// Whether all requests have the same prompt.
     pub is_same_prompt: bool,
-    /// What the server says of itself.
+    /// The server, by its own documents.
     pub server: Server,
     /// The first request.
     pub cold: Option<RequestRecord>,
@@ -173,7 +174,7 @@ impl Report {
         self.stopped.get_or_insert(reason);
     }
 
-    /// How many words to begin with for a prompt of so many tokens: as the last prompt of a known length came to.
+    /// The number of words to begin with for a prompt of so many tokens, from the last prompt of a known length.
     pub(crate) fn words_of_length(&self, input_len: u64) -> u64 {
         self.last_sizing.map_or(input_len, |(words, tokens)| words_for(input_len, words, tokens))
     }
@@ -232,7 +233,7 @@ impl Report {
         counts
     }
 
-    /// Which cold term dominated, and by which figures.
+    /// The cold term that dominated, with the figures that decided.
     pub fn diagnosis(&self) -> Diagnosis {
         diagnose(self)
     }
@@ -244,31 +245,6 @@ fn outcomes<'a>(records: impl Iterator<Item = &'a RequestRecord>) -> BTreeMap<&'
         *counts.entry(record.outcome).or_default() += 1;
     }
     counts
-}
-
-/// The report as JSON. Keys are stable.
-#[derive(Serialize)]
-struct Json<'a> {
-    url: &'a str,
-    api: Api,
-    model: &'a str,
-    max_tokens: u32,
-    seed: u64,
-    same_prompt: bool,
-    server: &'a Server,
-    cold: &'a Option<RequestRecord>,
-    warm_1: &'a Option<RequestRecord>,
-    warm: Warm<'a>,
-    penalty: Option<f64>,
-    diagnosis: &'static str,
-    evidence: Diagnosis,
-    ladder: &'a [Rung],
-    outcomes: BTreeMap<&'static str, u64>,
-    remarks: BTreeMap<&'static str, u64>,
-    retries: u64,
-    environment: Environment<'a>,
-    stopped: &'a Option<String>,
-    notes: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -288,7 +264,7 @@ struct Environment<'a> {
     changes: Vec<Change>,
 }
 
-/// What changed on the server between two moments.
+/// The changes on the server between two moments.
 #[derive(Serialize)]
 struct Change {
     during: &'static str,
@@ -296,6 +272,7 @@ struct Change {
     metrics: crate::prometheus::MetricsDelta,
 }
 
+/// The report as JSON. Keys are stable.
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let evidence = self.diagnosis();
@@ -308,34 +285,34 @@ impl Serialize for Report {
             change("warm", &self.after_cold, Some(&self.after_warm)),
             change("ladder", &self.after_warm, self.after_ladder.as_ref()),
         ];
-        Json {
-            url: &self.url,
-            api: self.api,
-            model: &self.model,
-            max_tokens: self.max_tokens,
-            seed: self.seed,
-            same_prompt: self.is_same_prompt,
-            server: &self.server,
-            cold: &self.cold,
-            warm_1: &self.warm_1,
-            warm: Warm { summary: self.warm_summary(), runs: &self.warm },
-            penalty: self.penalty(),
-            diagnosis: evidence.name.name(),
-            evidence,
-            ladder: &self.ladder,
-            outcomes: self.outcomes(),
-            remarks: self.remarks(),
-            retries: self.records().map(|record| u64::from(record.retries)).sum(),
-            environment: Environment {
-                before: &self.before,
-                after_cold: &self.after_cold,
-                after_warm: &self.after_warm,
-                after_ladder: self.after_ladder.as_ref(),
-                changes: changes.into_iter().flatten().collect(),
-            },
-            stopped: &self.stopped,
-            notes: &self.notes,
-        }
-        .serialize(serializer)
+        let mut json = serializer.serialize_map(None)?;
+        json.serialize_entry("url", &self.url)?;
+        json.serialize_entry("api", &self.api)?;
+        json.serialize_entry("model", &self.model)?;
+        json.serialize_entry("max_tokens", &self.max_tokens)?;
+        json.serialize_entry("seed", &self.seed)?;
+        json.serialize_entry("same_prompt", &self.is_same_prompt)?;
+        json.serialize_entry("server", &self.server)?;
+        json.serialize_entry("cold", &self.cold)?;
+        json.serialize_entry("warm_1", &self.warm_1)?;
+        json.serialize_entry("warm", &Warm { summary: self.warm_summary(), runs: &self.warm })?;
+        json.serialize_entry("penalty", &self.penalty())?;
+        json.serialize_entry("diagnosis", &evidence.name)?;
+        json.serialize_entry("evidence", &evidence)?;
+        json.serialize_entry("ladder", &self.ladder)?;
+        json.serialize_entry("outcomes", &self.outcomes())?;
+        json.serialize_entry("remarks", &self.remarks())?;
+        json.serialize_entry("retries", &self.records().map(|record| u64::from(record.retries)).sum::<u64>())?;
+        let environment = Environment {
+            before: &self.before,
+            after_cold: &self.after_cold,
+            after_warm: &self.after_warm,
+            after_ladder: self.after_ladder.as_ref(),
+            changes: changes.into_iter().flatten().collect(),
+        };
+        json.serialize_entry("environment", &environment)?;
+        json.serialize_entry("stopped", &self.stopped)?;
+        json.serialize_entry("notes", &self.notes)?;
+        json.end()
     }
 }

@@ -172,7 +172,7 @@ impl Run<'_> {
         }
     }
 
-    /// How many words make a prompt of so many tokens, found out by requests of one token that are not counted.
+    /// Finds the number of words of a prompt of so many tokens, by requests of one token that are not counted.
     async fn size(&self, input_len: u64, model: &Arc<str>, report: &mut Report) -> (u64, u32) {
         let mut lane = Lane::new(Arc::clone(&self.client));
         let mut num_words = report.words_of_length(input_len);
@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 }
 
-/// Why no further request is worth sending, if none is.
+/// The reason to send no further request, if there is one.
 fn hopeless(report: &Report) -> Option<String> {
     let sent: Vec<&RequestRecord> = report.one_by_one().collect();
     let last = sent.last()?.fault()?;

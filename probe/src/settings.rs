@@ -1,4 +1,4 @@
-//! What a probe sends, and within which limits.
+//! The settings of a probe: its requests and their limits.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Settings {
     pub limits: Limits,
     /// Longest wait after 429 or 503.
     pub max_retry_wait: Duration,
-    /// Which certificates are trusted.
+    /// The certificates that are trusted.
     pub trust: Trust,
     /// Sent as `Authorization: Bearer`. It is in no report.
     pub api_key: Option<String>,

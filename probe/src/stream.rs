@@ -1,4 +1,4 @@
-//! What a streamed reply says, as its bytes arrive: tokens with their times, counts, the end. It reads no clock and no socket.
+//! A streamed reply, read as its bytes arrive: tokens with their times, counts, the end. It reads no clock and no socket.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,11 +45,11 @@ pub struct Reply {
     pub finish_reason: Option<String>,
     /// The output's first characters.
     pub preview: String,
-    /// What is odd about it.
+    /// Oddities of the reply.
     pub remarks: BTreeSet<Remark>,
 }
 
-/// What came of some bytes.
+/// The result of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     /// Tokens were among them.

@@ -1,4 +1,4 @@
-//! Where requests go: the server that a URL names.
+//! The server that a URL names.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Target {
     /// Its name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What is before `/v1`, without a slash at its end.
+    /// The path before `/v1`, without a slash at its end.
     prefix: String,
     /// Host and port as the URL has them.
     pub(crate) authority: String,

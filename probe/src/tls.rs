@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{
 
 use crate::fault::{Fault, FaultKind};
 
-/// Which certificates are trusted.
+/// The certificates that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Trust {
     /// Those of the system's authorities.
@@ -66,7 +66,7 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
     certificates.into_iter().try_for_each(|certificate| roots.add(certificate)).map_err(|error| fault(&error))
 }
 
-/// What a failed handshake says.
+/// The fault of a failed handshake.
 pub(crate) fn handshake_fault(error: &io::Error) -> Fault {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let kind = match of_tls {

@@ -151,6 +151,7 @@ impl<'a> Work<'a> {
             Some(_) => 1,
             None => 2,
         };
+        let folds = rows.families().filter(|rows| rows.count() > 0).count() as u64 * FOLDS * passes;
         Work {
             rows,
             hardware,
@@ -160,12 +161,10 @@ impl<'a> Work<'a> {
             notes: Vec::new(),
             without_table: Vec::new(),
             unreported: Vec::new(),
-            bar: progress_bar(rows, passes),
+            bar: progress::bar(folds, "{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}"),
         }
     }
-}
 
-impl Work<'_> {
     fn all(&mut self) -> Result<(), Failure> {
         for rows in self.rows.families() {
             self.operator(rows)?;
@@ -248,7 +247,7 @@ impl Work<'_> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// Which operators are above the tolerance; rows that no table could predict miss it too.
+    /// The operators above the tolerance. Those without a table miss it too.
     fn missed(&self, limit_pct: f64) -> Option<String> {
         let mut parts: Vec<String> = self.above(limit_pct).into_iter().collect();
         parts.extend(self.without_table.iter().map(|operator| format!("{operator} has no table")));
@@ -266,9 +265,4 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
         &hardware.name,
         folder_name(out)
     )
-}
-
-fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
-    let folds = rows.families().filter(|rows| rows.count() > 0).count() as u64 * FOLDS * passes;
-    progress::bar(folds, "{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}")
 }

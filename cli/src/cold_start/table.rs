@@ -1,13 +1,13 @@
 //! The table of `cold-start`: terms and their parts, their origins, and measured starts.
 
-use ridgepoint::internals::cold_start::{Part, RateName, Seconds, StartUp, Term};
+use ridgepoint::internals::cold_start::{Part, RateName, Seconds, StartUp};
 use ridgepoint::internals::units::si;
 use ridgepoint_lab::cold_start::{ColdStartFit, LoggedStart, MeasuredTerm, RateFit};
 use serde::Serialize;
 
 use super::ColdStartReport;
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, plural};
+use crate::text::{Page, Rows, count, number, plural};
 
 impl Report for ColdStartReport {
     fn lay_out(&self, page: &mut Page) {
@@ -39,11 +39,9 @@ impl Report for ColdStartReport {
 /// The six terms with their parts, and the two sums.
 pub fn terms(start_up: &StartUp, page: &mut Page) {
     type Line<'a> = (&'a str, Option<&'a Part>, Seconds, String);
-    let of_term = |term: &'_ Term| (term.term.name(), term.time, term.source.to_string());
     let mut lines: Vec<Line<'_>> = Vec::new();
     for term in &start_up.terms {
-        let (name, time, source) = of_term(term);
-        lines.push((name, None, time, source));
+        lines.push((term.term.name(), None, term.time, term.source.to_string()));
         if term.parts.len() > 1 {
             lines.extend(term.parts.iter().map(|part| (part.name, Some(part), part.time, part.source.to_string())));
         }
@@ -82,13 +80,12 @@ fn measured(fit: &ColdStartFit, page: &mut Page) {
         });
         let missing = (!start.not_found.is_empty()).then(|| format!("not found: {}", start.not_found.join(", ")));
         let ranks = start.ranks.iter().map(|rank| {
-            let gib = |gib: Option<f64>| gib.map_or_else(|| "-".to_owned(), |gib| format!("{gib:.2}"));
             format!(
                 "{}: weights {} GiB, predicted {:.2}; KV cache {} GiB, predicted {:.2}",
                 if rank.process.is_empty() { "its process" } else { &rank.process },
-                gib(rank.weights_gib),
+                number(rank.weights_gib),
                 start.predicted_weights_gib,
-                gib(rank.kv_cache_gib),
+                number(rank.kv_cache_gib),
                 start.predicted_kv_cache_gib
             )
         });

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ridgepoint::internals::correction::Correction;
-use ridgepoint_lab::evaluate::capture::CaptureReport;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
@@ -18,58 +17,31 @@ use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport, Skipped};
-use ridgepoint_lab::evaluate::scorecard::Scorecard;
 use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
 use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
 use ridgepoint_lab::fit::{LeftOut, Prior, fit_fold, fit_serving, leave_out};
 use ridgepoint_lab::ingest::Run;
-use serde::Serialize;
 
 use crate::common::Common;
 use crate::fit::FitLevel;
 use crate::hint;
-use crate::outcome::{Failure, Outcome, Report};
+use crate::outcome::{Failure, Outcome, print};
 use crate::plots::Plots;
 use crate::progress;
-use crate::text::Page;
 pub use args::Evaluate;
 use args::{ClosedLoop, Of, Serving, Steps};
 
-/// Judges predictions.
-///
-/// # Errors
-/// Files that are missing or at fault; nothing that can be judged.
-pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<Evaluation>, Failure> {
+/// Judges predictions and prints the report; returns the exit code.
+pub fn run(args: &Evaluate, common: &Common) -> u8 {
+    let format = common.format;
     match &args.of {
-        Of::Serving(args) => serving(args, common).map(|of| of.map(Evaluation::Runs)),
-        Of::ClosedLoop(args) => closed_loop(args, common).map(|of| of.map(Evaluation::Runs)),
-        Of::Steps(args) => steps(args, common).map(|of| of.map(Evaluation::Runs)),
-        Of::Scorecard(args) => scorecard::run(args, common).map(|of| of.map(Evaluation::Scorecard)),
-        Of::Capture(args) => capture::run(args, common).map(|of| of.map(Evaluation::Capture)),
-    }
-}
-
-/// What was judged: runs by their figures, all serving runs by the scorecard, or one run request by request.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Evaluation {
-    /// Serving runs, closed loops or traces of steps.
-    Runs(EvaluationReport),
-    /// A capture.
-    Capture(CaptureReport),
-    /// All serving runs by the limits of the fidelity paper.
-    Scorecard(Scorecard),
-}
-
-impl Report for Evaluation {
-    fn lay_out(&self, page: &mut Page) {
-        match self {
-            Evaluation::Runs(report) => report.lay_out(page),
-            Evaluation::Capture(report) => report.lay_out(page),
-            Evaluation::Scorecard(card) => card.lay_out(page),
-        }
+        Of::Serving(args) => print(serving(args, common), format),
+        Of::ClosedLoop(args) => print(closed_loop(args, common), format),
+        Of::Steps(args) => print(steps(args, common), format),
+        Of::Scorecard(args) => print(scorecard::run(args, common), format),
+        Of::Capture(args) => print(capture::run(args, common), format),
     }
 }
 

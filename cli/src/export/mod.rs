@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::common::{Common, PREDICTION, one_of};
 use crate::deployment::{Served, StepModelArgs};
-use crate::outcome::{Failure, Outcome, Report};
+use crate::outcome::{Failure, Outcome, Report, print};
 use crate::output::{Force, Kind, Outputs};
 use crate::text::Page;
 use llm_d::LlmDCommand;
@@ -63,16 +63,6 @@ const TARGETS: [(&str, &str, Target); 2] = [
     (llm_d::PROGRAM, "Its latency flags, from predicted steps or from --capture", Target::LlmD),
 ];
 
-/// The result of `export`.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum ExportReport<'a> {
-    /// Tables in a file.
-    Tables(Exported<'a>),
-    /// Flags.
-    Flags(LlmDCommand),
-}
-
 /// The file that was written.
 #[derive(Debug, Serialize)]
 pub struct Exported<'a> {
@@ -83,31 +73,34 @@ pub struct Exported<'a> {
     served: String,
 }
 
-/// Exports a step model.
-///
-/// # Errors
-/// Input that cannot be read or is at fault, a file that cannot be written; flags that do not go together.
-pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<ExportReport<'a>>, Failure> {
-    match (args.target, &args.out) {
-        (Target::Tables, Some(_)) if !args.capture.is_empty() => {
-            Err(Failure::usage(format!("--capture gives latencies to --as {} alone", llm_d::PROGRAM)))
-        }
-        (Target::Tables, Some(out)) => Ok(tables(args, out, common)?.map(ExportReport::Tables)),
-        (Target::Tables, None) => Err(Failure::usage("--out FILE is missing: tables are written to a file")),
-        (Target::LlmD, _) if args.kv_transfers.is_some() => {
-            Err(Failure::usage(format!("--kv-transfers is for tables: {} copies no KV blocks", llm_d::PROGRAM)))
-        }
-        (Target::LlmD, Some(_)) => {
-            Err(Failure::usage(format!("--out is for tables: --as {} prints its flags on stdout", llm_d::PROGRAM)))
-        }
-        (Target::LlmD, None) => {
-            let served = args.step_model.open(common, false)?;
-            Ok(llm_d::run(served, &args.capture, common)?.map(ExportReport::Flags))
-        }
+/// Exports a step model and prints what became of it; returns the exit code.
+pub fn run(args: &Export, common: &Common) -> u8 {
+    match args.target {
+        Target::Tables => print(tables(args, common), common.format),
+        Target::LlmD => print(flags(args, common), common.format),
     }
 }
 
-fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
+/// Prints the flags of llm-d-inference-sim.
+fn flags(args: &Export, common: &Common) -> Result<Outcome<LlmDCommand>, Failure> {
+    if args.kv_transfers.is_some() {
+        return Err(Failure::usage(format!("--kv-transfers is for tables: {} copies no KV blocks", llm_d::PROGRAM)));
+    }
+    if args.out.is_some() {
+        let message = format!("--out is for tables: --as {} prints its flags on stdout", llm_d::PROGRAM);
+        return Err(Failure::usage(message));
+    }
+    llm_d::run(args.step_model.open(common, false)?, &args.capture, common)
+}
+
+/// Writes lookup tables.
+fn tables<'a>(args: &'a Export, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
+    let Some(out) = args.out.as_deref() else {
+        return Err(Failure::usage("--out FILE is missing: tables are written to a file"));
+    };
+    if !args.capture.is_empty() {
+        return Err(Failure::usage(format!("--capture gives latencies to --as {} alone", llm_d::PROGRAM)));
+    }
     let mut outputs = Outputs::new(common, args.force);
     outputs.probe(out, Kind::StepModelTables)?;
     outputs.reads(&args.kv_transfers);
@@ -123,15 +116,6 @@ fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<E
     let exported =
         Exported { path: out, bytes: text.len(), correction: CorrectionInfo::of(steps.correction()), served: title };
     Ok(Outcome { notes: steps.notes(), ..Outcome::of(exported) })
-}
-
-impl Report for ExportReport<'_> {
-    fn lay_out(&self, page: &mut Page) {
-        match self {
-            ExportReport::Tables(exported) => exported.lay_out(page),
-            ExportReport::Flags(command) => command.lay_out(page),
-        }
-    }
 }
 
 impl Report for Exported<'_> {

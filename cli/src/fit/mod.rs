@@ -48,9 +48,9 @@ pub struct FittedSteps {
 struct Job<'a> {
     args: &'a Fit,
     data_dir: Option<&'a Path>,
-    /// For which models.
+    /// The models that the correction is for.
     level: Level,
-    /// What to shrink towards.
+    /// The prior of the coefficients.
     prior: Prior,
     bar: ProgressBar,
 }

@@ -27,13 +27,6 @@ pub struct Ingest {
     pub labels: Labels,
     #[command(flatten)]
     pub cleaning: CleaningArgs,
-    #[command(flatten)]
-    pub kv_cache: KvCacheArgs,
-}
-
-/// What belongs to the KV cache: transfers and `/metrics`.
-#[derive(Debug, Args)]
-pub struct KvCacheArgs {
     /// JSON file for latency and bandwidth of the transfers between GPU and CPU, and their contention
     #[arg(long, value_name = "FILE", help_heading = KV_CACHE)]
     pub output_transfers: Option<PathBuf>,

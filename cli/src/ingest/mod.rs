@@ -37,7 +37,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .iter()
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
-    tables.add_totals(args.kv_cache.since_start).map_err(|problem| Failure::Input(vec![problem]))?;
+    tables.add_totals(args.since_start).map_err(|problem| Failure::Input(vec![problem]))?;
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
     let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
@@ -58,10 +58,10 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         return Err(Failure::Input(problems));
     }
     let rates = rates(&mut tables, args, common, &mut notes)?;
-    if args.kv_cache.since_start && tables.report.metrics.is_empty() {
+    if args.since_start && tables.report.metrics.is_empty() {
         notes.push("--since-start changes nothing: no file is a reply of /metrics".to_owned());
     }
-    if args.kv_cache.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
+    if args.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
         notes.push("--kv-block-bytes changes nothing: no file tells transfers of KV blocks".to_owned());
     }
     let missing = missing_labels(&tables.report.runs);
@@ -90,8 +90,8 @@ fn rates<'a>(
     common: &Common,
     notes: &mut Vec<String>,
 ) -> Result<Option<(&'a Path, KvTransfers)>, Failure> {
-    notes.extend(tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?);
-    let Some(path) = &args.kv_cache.output_transfers else { return Ok(None) };
+    notes.extend(tables.fit_transfers(args.kv_block_bytes, common.data_dir())?);
+    let Some(path) = &args.output_transfers else { return Ok(None) };
     let of = known_rates(&tables.report.transfers, &tables.report.transfer_contention);
     let (rates, note) = of.map_err(|error| Failure::input(format!("--output-transfers: {error}")))?;
     notes.extend(note);

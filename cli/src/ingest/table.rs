@@ -154,7 +154,7 @@ fn number(value: f64) -> String {
     if value.fract().abs() > 0.0 { format!("{value:.3}") } else { format!("{value:.0}") }
 }
 
-/// What does not fit in the events of a file.
+/// The counts of events in a file that contradict others.
 fn odd_events(of: &KvEvents) -> String {
     let counts = [
         (of.lost_batches, "lost batches"),

@@ -1,6 +1,6 @@
 //! A file that a reader sees complete or not at all: written under a temporary name in the same folder, then renamed.
 //!
-//! Whoever writes a temporary file holds a lock on it, which ends with the process, however that ends. So a temporary file without
+//! The process that writes a temporary file holds a lock on it, which ends with the process, however that ends. So a temporary file without
 //! a lock is abandoned, and the next run that writes to its folder removes it. A number of a process in the name would not do: in
 //! containers and on shared disks the same number is another process.
 

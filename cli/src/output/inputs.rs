@@ -13,7 +13,7 @@ const ENDINGS: [&str; 2] = ["csv", "parquet"];
 /// Files that are read from a model's folder.
 const OF_MODELS: [&str; 3] = ["config.json", "hf_quant_config.json", "generation_config.json"];
 
-/// Where content lies.
+/// The place of a content on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Device and inode.
@@ -104,7 +104,7 @@ impl Inputs {
         self.files.extend(Place::of_file(path).map(|place| (place, path.to_owned())));
     }
 
-    /// The input at a place. Whoever writes efficiency tables reads none.
+    /// The input at a place. A run that writes efficiency tables reads none.
     pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
         let table = self.tables.get(place).filter(|_| !writes_tables);
         let input = self.files.get(place).or(table)?;

@@ -1,4 +1,4 @@
-//! What the command writes, and how the beginning of a file tells that it is one of these.
+//! The kinds of files that the command writes. The beginning of a file tells its kind.
 
 use std::fs::File;
 use std::io::Read;
@@ -58,7 +58,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 #[cfg(feature = "probe")]
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// What the beginning of a gzip file unpacks to, or the file itself.
+/// The unpacked beginning of a gzip file, or the file itself.
 #[cfg(feature = "probe")]
 fn unpacked(head: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -68,7 +68,7 @@ fn unpacked(head: &[u8]) -> Vec<u8> {
 }
 
 impl Kind {
-    /// What a file of this kind is called.
+    /// The name of a file of this kind in messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::BenchResult => "a result of `ridgepoint simulate --output-json`",

@@ -201,7 +201,7 @@ pub struct OutputFile {
     path: PathBuf,
     kind: Kind,
     force: bool,
-    /// Where content goes: the temporary file, or the device or pipe itself.
+    /// The file that content goes to: the temporary file, or the device or pipe itself.
     out: File,
     /// The temporary file and its final path; `None` for a device or a pipe.
     renamed: Option<(Temporary, PathBuf)>,

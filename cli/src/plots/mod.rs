@@ -39,7 +39,7 @@ pub struct Plots {
     folder: Option<OutputFolder>,
     /// The beginning of the files' names.
     kind: &'static str,
-    /// Where they go.
+    /// The outputs that they are among.
     pub outputs: Outputs,
 }
 

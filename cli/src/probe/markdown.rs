@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ridgepoint_probe::{Cause, Host, Report, RequestRecord, Snapshot, Spread};
+use ridgepoint_probe::{Cause, Host, Report, RequestRecord, Rung, Snapshot, Spread};
 
 use super::table::{figure, ms, remarks, whole};
 use crate::text::shown;
@@ -35,11 +35,8 @@ fn server(page: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(page, "- GPU = {}", gpu.unwrap_or_else(unknown))?;
     writeln!(page, "- OS/kernel = {}", report.server.system.clone().unwrap_or_else(unknown))?;
     writeln!(page, "- vLLM version = {}", report.server.version.clone().unwrap_or_else(unknown))?;
-    writeln!(
-        page,
-        "- max_model_len = {}",
-        shown(report.server.max_model_len(&report.model), |tokens| tokens.to_string())
-    )?;
+    let longest = shown(report.server.max_model_len(&report.model), |tokens| tokens.to_string());
+    writeln!(page, "- max_model_len = {longest}")?;
     writeln!(page, "- Launch flags = {}", unknown())?;
     let prompts =
         if report.is_same_prompt { "the same prompt each time" } else { "prompts that begin with words of their own" };
@@ -82,13 +79,8 @@ fn runs(page: &mut String, report: &Report) -> std::fmt::Result {
     {
         let cell = |figure: fn(&Spread) -> f64| shown(of.as_ref().map(figure), |value| format!("{value:.digits$}"));
         let spread = shown(of, |of| format!("{:.1}", of.spread_pct));
-        writeln!(
-            page,
-            "| {name} | {} | {} | {} | {spread} |",
-            cell(|of| of.min),
-            cell(|of| of.median),
-            cell(|of| of.max)
-        )?;
+        let (min, median, max) = (cell(|of| of.min), cell(|of| of.median), cell(|of| of.max));
+        writeln!(page, "| {name} | {min} | {median} | {max} | {spread} |")?;
     }
     Ok(())
 }
@@ -101,12 +93,8 @@ fn sanity(page: &mut String, report: &Report) -> std::fmt::Result {
         if values.is_empty() { "not at hand".to_owned() } else { values.join(", ") }
     };
     writeln!(page, "\n## Sanity Metrics\n\nOne look after the warm runs:\n")?;
-    writeln!(
-        page,
-        "- GPU util = {}\n- GPU power = {}",
-        list(|of| of.utilisation_pct, "%"),
-        list(|of| of.power_w, "W")
-    )?;
+    writeln!(page, "- GPU util = {}", list(|of| of.utilisation_pct, "%"))?;
+    writeln!(page, "- GPU power = {}", list(|of| of.power_w, "W"))?;
     let metrics = after.metrics.as_ref();
     for (name, value) in [
         ("running requests", metrics.and_then(|of| of.running)),
@@ -131,20 +119,12 @@ fn ladder(page: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(page, "|---:|---:|---:|---:|---:|---:|---:|---:|")?;
     for rung in &report.ladder {
-        let median = |of: Option<Spread>| ms(of.map(|of| of.median));
-        writeln!(
-            page,
-            "| {} | {} | {} of {} | {} | {} | {} | {} | {} |",
-            rung.input_len,
-            rung.concurrency,
-            rung.ok,
-            rung.requests,
-            median(rung.ttft_ms),
-            ms(rung.ttft_ms.map(|of| of.max)),
-            median(rung.itl_ms),
-            median(rung.wall_ms),
-            shown(rung.output_tokens_per_s, |of| format!("{of:.1}")),
-        )?;
+        let Rung { input_len, concurrency, ok, requests, .. } = rung;
+        let [ttft, itl, wall] = [rung.ttft_ms, rung.itl_ms, rung.wall_ms].map(|of| ms(of.map(|of| of.median)));
+        let (longest, rate) =
+            (ms(rung.ttft_ms.map(|of| of.max)), shown(rung.output_tokens_per_s, |of| format!("{of:.1}")));
+        write!(page, "| {input_len} | {concurrency} | {ok} of {requests} | {ttft} | {longest} | ")?;
+        writeln!(page, "{itl} | {wall} | {rate} |")?;
     }
     Ok(())
 }
@@ -157,15 +137,8 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(page, "| signal | value | limit | unit | reached | speaks for |\n|---|---:|---:|---|---|---|")?;
         for of in &found.signals {
             let reached = if of.is_met { "yes" } else { "no" };
-            writeln!(
-                page,
-                "| {} | {} | {} | {} | {reached} | {} |",
-                of.name,
-                figure(of.value),
-                figure(of.limit),
-                of.unit,
-                of.speaks_for
-            )?;
+            let (value, limit) = (figure(of.value), figure(of.limit));
+            writeln!(page, "| {} | {value} | {limit} | {} | {reached} | {} |", of.name, of.unit, of.speaks_for)?;
         }
         writeln!(page)?;
     }
@@ -173,17 +146,10 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
     let warm = report.warm_summary();
     let (spread, median) = (warm.ttft_ms.map(|of| of.spread_pct), warm.ttft_ms.map(|of| of.median));
     let stable = spread.map_or("It is not known", |spread| if spread <= 20.0 { "Yes" } else { "No" });
-    writeln!(
-        page,
-        "2) Is warm stable? {stable}: TTFT spreads by {} % of its median.\n",
-        shown(spread, |of| format!("{of:.1}"))
-    )?;
-    writeln!(
-        page,
-        "3) Baseline: a warm TTFT of {} ms, and a cold penalty of {} times.\n",
-        ms(median),
-        ms(report.penalty())
-    )?;
+    let spread = shown(spread, |of| format!("{of:.1}"));
+    writeln!(page, "2) Is warm stable? {stable}: TTFT spreads by {spread} % of its median.\n")?;
+    let (median, penalty) = (ms(median), ms(report.penalty()));
+    writeln!(page, "3) Baseline: a warm TTFT of {median} ms, and a cold penalty of {penalty} times.\n")?;
     let next = match found.name {
         Cause::PageCache => {
             "keep the weights in the page cache, or on faster storage: read the shards before the server starts"

@@ -1,4 +1,4 @@
-//! What all routes share: limits, caches, threads, counts.
+//! The state that all routes share: limits, caches, threads, counts.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 
-/// What errors call the body.
+/// The name of the body in errors.
 pub const ORIGIN: &str = "the request body";
 
 /// Bodies up to this size are read even if the memory for bodies is used up, so that small requests go on.
@@ -121,7 +121,7 @@ fn object(text: &[u8]) -> Result<Map<String, Value>, Problem> {
         Ok(_) => Err(Problem::malformed(format!("{ORIGIN} must be a JSON object"), None)),
         Err(error) => {
             let error = json_error(ORIGIN, error);
-            Err(Problem::malformed(error.to_string(), error.location().cloned()))
+            Err(Problem::malformed(error.to_string(), error.location()))
         }
     }
 }

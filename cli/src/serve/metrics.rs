@@ -26,28 +26,21 @@ struct Answered {
     status: u16,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
-    route: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfCache {
-    cache: &'static str,
-}
+/// One label: its name and its value.
+type Label = [(&'static str, &'static str); 1];
 
 /// Counts of the requests, and what is read when they are asked for.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
-    durations: Family<Route, Histogram, fn() -> Histogram>,
+    durations: Family<Label, Histogram, fn() -> Histogram>,
     connections: Gauge,
     running: Gauge,
     queued: Gauge,
-    hits: Family<OfCache, Counter>,
-    misses: Family<OfCache, Counter>,
-    cache_bytes: Family<OfCache, Gauge>,
+    hits: Family<Label, Counter>,
+    misses: Family<Label, Counter>,
+    cache_bytes: Family<Label, Gauge>,
 }
 
 impl Metrics {
@@ -56,7 +49,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("ridgepoint");
         let requests = Family::default();
         registry.register("http_requests", "Requests by route and status", requests.clone());
-        let durations: Family<Route, Histogram, fn() -> Histogram> =
+        let durations: Family<Label, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(BUCKETS_S));
         let help = "Time from the headers of a request to those of its answer";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, durations.clone());
@@ -80,7 +73,7 @@ impl Metrics {
     /// Counts an answer.
     pub fn count(&self, route: &'static str, status: StatusCode, duration: Duration) {
         self.requests.get_or_create(&Answered { route, status: status.as_u16() }).inc();
-        self.durations.get_or_create(&Route { route }).observe(duration.as_secs_f64());
+        self.durations.get_or_create(&[("route", route)]).observe(duration.as_secs_f64());
     }
 
     /// Counts an open connection until the result is dropped.
@@ -99,7 +92,7 @@ impl Metrics {
             ("simulate", app.replayables.hits_and_misses(), app.replayables.size()),
         ];
         for (cache, (hits, misses), (_, bytes)) in caches {
-            let of = OfCache { cache };
+            let of = [("cache", cache)];
             raise(&self.hits.get_or_create(&of), hits);
             raise(&self.misses.get_or_create(&of), misses);
             set(&self.cache_bytes.get_or_create(&of), bytes);

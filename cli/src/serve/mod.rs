@@ -81,7 +81,7 @@ pub struct Serve {
     memory: MemoryArg,
 }
 
-/// Where the server answers.
+/// The address of the server, as JSON.
 #[derive(Debug, Serialize)]
 struct Listening {
     url: String,

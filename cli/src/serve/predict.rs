@@ -43,17 +43,9 @@ pub async fn predict_step(State(app): State<Arc<App>>, request: Request<Body>) -
     let own = taken(&mut map, &KEYS);
     let server = ServerKeys::new(map);
     let key = server.canonical();
-    let compiled = match app.step_models.get(&key) {
-        Some(compiled) => compiled,
-        None => {
-            let data_dir = app.data_dir.clone();
-            let build = app.jobs.run(deadline, move |_| {
-                let compiled = compile(&server, data_dir.as_deref())?;
-                Ok((compiled, MODEL_BYTES))
-            });
-            app.step_models.get_or_build(&key, build).await?
-        }
-    };
+    let data_dir = app.data_dir.clone();
+    let build = app.jobs.run(deadline, move |_| Ok((compile(&server, data_dir.as_deref())?, MODEL_BYTES)));
+    let compiled = app.step_models.get_or_build(&key, build).await?;
     let (batch, explain) = batch(own)?;
     if batch.num_requests() <= MOST_AT_ONCE && bytes <= MOST_BYTES_AT_ONCE {
         return answered(&headers, &compiled, &batch, explain);

@@ -14,16 +14,7 @@ const RETRY_AFTER_S: u32 = 1;
 
 /// Why a request has no result.
 #[derive(Debug)]
-pub struct Problem(Box<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    status: StatusCode,
-    kind: &'static str,
-    message: String,
-    problems: Vec<String>,
-    location: Option<Location>,
-}
+pub struct Problem(Box<ErrorDetail>);
 
 /// The body of an error.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -35,6 +26,8 @@ pub struct ErrorBody {
 /// An error for programs and for people.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ErrorDetail {
+    #[serde(skip)]
+    status: StatusCode,
     /// Name of the kind of error, such as `unknown_model`.
     kind: &'static str,
     /// All of it in one line.
@@ -63,11 +56,18 @@ struct Place {
     column: Option<u64>,
 }
 
+impl From<&Location> for Place {
+    fn from(of: &Location) -> Self {
+        let path = (!of.path.is_empty()).then(|| of.path.clone());
+        Place { path, key: of.key.clone(), line: of.line, column: of.column }
+    }
+}
+
 impl Problem {
     /// An error of one sentence.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Problem(Box::new(Inner { status, kind, problems: vec![message.clone()], message, location: None }))
+        Problem(Box::new(ErrorDetail { status, kind, problems: vec![message.clone()], message, location: None }))
     }
 
     /// The body of the request is at fault.
@@ -76,9 +76,9 @@ impl Problem {
     }
 
     /// The body of the request is not what its header says.
-    pub fn malformed(message: impl Into<String>, location: Option<Location>) -> Self {
+    pub fn malformed(message: impl Into<String>, location: Option<&Location>) -> Self {
         let mut problem = Problem::new(StatusCode::BAD_REQUEST, "malformed", message);
-        problem.0.location = location;
+        problem.0.location = location.map(Place::from);
         problem
     }
 
@@ -95,18 +95,6 @@ impl Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
     }
 
-    /// Several problems of the body as one.
-    pub fn all(errors: Vec<Error>) -> Self {
-        let mut all = errors.into_iter().map(Problem::from);
-        let Some(mut first) = all.next() else { return Problem::invalid("the request is at fault") };
-        for next in all {
-            first.0.problems.extend(next.0.problems);
-            first.0.message = format!("{}; {}", first.0.message, next.0.message);
-            first.0.location = first.0.location.or(next.0.location);
-        }
-        first
-    }
-
     /// The same of a name in the path: one that is unknown is nowhere.
     #[must_use]
     pub fn at_its_path(mut self) -> Self {
@@ -119,7 +107,7 @@ impl Problem {
     /// Replaces the texts of problems that `better` knows a better one for.
     #[must_use]
     pub fn reworded(mut self, better: impl Fn(&str) -> Option<String>) -> Self {
-        let Inner { problems, message, .. } = &mut *self.0;
+        let ErrorDetail { problems, message, .. } = &mut *self.0;
         for problem in problems {
             if let Some(text) = better(problem) {
                 *message = message.replace(problem.as_str(), &text);
@@ -162,27 +150,33 @@ fn hint(kind: ErrorKind) -> &'static str {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, kind) = status_and_name(error.kind());
-        Problem(Box::new(Inner {
+        Problem(Box::new(ErrorDetail {
             status,
             kind,
             message: format!("{error}{}", hint(error.kind())),
             problems: error.problems().to_vec(),
-            location: error.location().cloned(),
+            location: error.location().map(Place::from),
         }))
+    }
+}
+
+/// Several problems of the body as one.
+impl From<Vec<Error>> for Problem {
+    fn from(errors: Vec<Error>) -> Self {
+        let all = errors.into_iter().map(Problem::from).reduce(|mut first, next| {
+            first.0.problems.extend(next.0.problems);
+            first.0.message = format!("{}; {}", first.0.message, next.0.message);
+            first.0.location = first.0.location.or(next.0.location);
+            first
+        });
+        all.unwrap_or_else(|| Problem::invalid("the request is at fault"))
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Inner { status, kind, message, problems, location } = *self.0;
-        let location = location.map(|place| Place {
-            path: (!place.path.is_empty()).then_some(place.path),
-            key: place.key,
-            line: place.line,
-            column: place.column,
-        });
-        let error = ErrorDetail { kind, message, problems, location };
-        let mut response = answer::json(status, &ErrorBody { error });
+        let status = self.0.status;
+        let mut response = answer::json(status, &ErrorBody { error: *self.0 });
         let headers = response.headers_mut();
         match status {
             StatusCode::SERVICE_UNAVAILABLE => {

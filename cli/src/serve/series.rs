@@ -25,7 +25,7 @@ pub struct Series {
 }
 
 /// Some steps that follow each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 struct Point {
     /// Start of the first of them, s.
     t_s: f64,
@@ -38,7 +38,7 @@ struct Point {
 }
 
 /// An observer that keeps the queue over time. If there are too many points, each stands for twice as many steps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Timeline {
     usable_blocks: f64,
     points: Vec<Point>,
@@ -50,7 +50,7 @@ pub struct Timeline {
 impl Timeline {
     /// Keeps the steps of an engine with so many blocks for requests.
     pub fn new(usable_blocks: u32) -> Self {
-        Timeline { usable_blocks: f64::from(usable_blocks.max(1)), stride: 1, ..Timeline::default() }
+        Timeline { usable_blocks: f64::from(usable_blocks.max(1)), points: Vec::new(), stride: 1, in_last: 0 }
     }
 }
 
@@ -67,9 +67,6 @@ impl Point {
 
 impl Observer for Timeline {
     fn step(&mut self, event: &StepEvent<'_>) {
-        if self.stride == 0 {
-            return;
-        }
         let point = Point {
             t_s: event.start_ns as f64 / NS_PER_S as f64,
             running: event.num_running,

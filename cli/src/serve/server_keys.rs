@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::body::{ORIGIN, taken};
 use super::problem::Problem;
 use crate::common::engine_of;
+use crate::outcome::both;
 
 /// Keys that say how steps are predicted.
 pub const PREDICTION_KEYS: [&str; 4] = ["efficiency", "correction", "engine", "engine_version"];
@@ -35,7 +36,7 @@ pub struct Found {
 }
 
 impl ServerKeys {
-    /// What is left of a body after the keys of its route were taken.
+    /// The keys of a body that are left after those of its route were taken.
     pub fn new(rest: Map<String, Value>) -> Self {
         ServerKeys(rest)
     }
@@ -55,15 +56,9 @@ impl ServerKeys {
         let prediction = taken(&mut map, &PREDICTION_KEYS);
         let model = named_in_place(&mut map, "model", OWN_MODEL);
         let hardware = named_in_place(&mut map, "hardware", OWN_HARDWARE);
-        let options = options(&prediction, data_dir);
-        let server = ServerConfig::from_values(ORIGIN, &map);
-        let (options, mut server) = match (options, server) {
-            (Ok(options), Ok(server)) => (options, server),
-            (options, server) => {
-                let errors = options.err().into_iter().chain(server.err()).collect();
-                return Err(Problem::all(errors).reworded(|problem| misspelt(problem, of_route)));
-            }
-        };
+        let read = both(options(&prediction, data_dir), ServerConfig::from_values(ORIGIN, &map));
+        let (options, mut server) =
+            read.map_err(|errors| Problem::from(errors).reworded(|problem| misspelt(problem, of_route)))?;
         server.names_only = true;
         let model = match model {
             Some(config) => own_model(&server, &config),
@@ -73,10 +68,7 @@ impl ServerKeys {
             Some(figures) => own_hardware(&figures, data_dir),
             None => server.find_hardware(data_dir),
         };
-        let ((model, precision_notes), hardware) = match (model, hardware) {
-            (Ok(model), Ok(hardware)) => (model, hardware),
-            (model, hardware) => return Err(Problem::all(model.err().into_iter().chain(hardware.err()).collect())),
-        };
+        let ((model, precision_notes), hardware) = both(model, hardware)?;
         let mut notes = std::mem::take(&mut server.notes);
         notes.extend(precision_notes);
         Ok(Found { server, model, hardware, options, notes })

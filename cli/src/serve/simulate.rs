@@ -103,14 +103,9 @@ pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Re
     let own = taken(&mut map, &KEYS);
     let server = ServerKeys::new(map);
     let key = server.canonical();
-    let replayable = match app.replayables.get(&key) {
-        Some(replayable) => replayable,
-        None => {
-            let data_dir = app.data_dir.clone();
-            let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
-            app.replayables.get_or_build(&key, build).await?
-        }
-    };
+    let data_dir = app.data_dir.clone();
+    let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
+    let replayable = app.replayables.get_or_build(&key, build).await?;
     // A load on a host's tier is replayed with fewer tiers too, and its records are kept until all are compared.
     let replays = 1 + FewerTiers::number(&replayable.engine.config);
     let (max_memory_gib, at_once) = (app.max_memory_gib, replays * app.jobs.num_threads());
@@ -160,13 +155,13 @@ fn replayed(
     let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
     let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics);
-    let replayed = server.replay(&mut sent, (timeline.unwrap_or_default(), watch));
+    let replayed = server.replay(&mut sent, (timeline, watch));
     let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
     let fewer_tiers = server.fewer_tiers(|tier| {
         let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
         unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), ()))
     })?;
-    let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
+    let series = timeline.map(|timeline| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
     simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
@@ -244,8 +239,10 @@ impl Asked {
 /// Requests of equal lengths or sessions of equal turns, at random times or as others finish.
 fn generated(keys: &Keys<'_>) -> Option<Load> {
     let request_rate = keys.number("request_rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
-    let concurrency = keys.whole("concurrency", 1..=u32::try_from(MAX_REQUESTS / ROUNDS).unwrap_or(u32::MAX));
-    let [num_requests, num_sessions] = ["num_requests", "num_sessions"].map(|key| keys.whole(key, 1..=MAX_REQUESTS));
+    let most = |requests: u64| u32::try_from(requests).unwrap_or(u32::MAX);
+    let concurrency = keys.whole("concurrency", 1..=most(MAX_REQUESTS / ROUNDS));
+    let number = |key| keys.whole(key, 1..=most(MAX_REQUESTS));
+    let [num_requests, num_sessions] = ["num_requests", "num_sessions"].map(number);
     let burstiness = keys.number("burstiness", NumberRange::above_zero(1000.0, "1 is Poisson"));
     let turns = keys.whole("turns", 1..=u32::MAX);
     let prefix_len = keys.whole("prefix_len", 0..=MAX_TOKENS);
@@ -266,17 +263,9 @@ fn generated(keys: &Keys<'_>) -> Option<Load> {
     if keys.has("request_rate") {
         keys.require(if keys.has("turns") { &["num_sessions"] } else { &["num_requests"] });
     }
-    let (input_len, output_len) = (input_len?, output_len?);
-    let of = GeneratedLoad {
-        request_rate,
-        concurrency,
-        input_len,
-        output_len,
-        num_requests,
-        burstiness,
-        ..Default::default()
-    };
-    Some(GeneratedLoad { turns, num_sessions, prefix_len, think_time_s, ..of }.load())
+    let (input_len, output_len) = (Some(input_len?), Some(output_len?));
+    let lengths = GeneratedLoad { input_len, output_len, prefix_len, turns, think_time_s, ..Default::default() };
+    Some(GeneratedLoad { request_rate, concurrency, num_requests, burstiness, num_sessions, ..lengths }.load())
 }
 
 /// The text of a file that a body holds as JSON.

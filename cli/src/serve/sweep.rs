@@ -18,6 +18,7 @@ use super::body::{ORIGIN, taken};
 use super::problem::Problem;
 use super::server_keys::{PREDICTION_KEYS, options};
 use super::{answer, body};
+use crate::outcome::both;
 
 /// Most configurations of a request; a larger grid is for the command, which saves its rows.
 const MOST_CONFIGURATIONS: usize = 2_000;
@@ -53,12 +54,8 @@ pub async fn sweep(State(app): State<Arc<App>>, request: Request<Body>) -> Resul
 
 fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
     let prediction = taken(&mut map, &PREDICTION_KEYS);
-    let options = options(&prediction, data_dir);
     let grid = Grid::from_keys(ORIGIN, &Value::Object(map), true);
-    let (options, grid) = match (options, grid) {
-        (Ok(options), Ok(grid)) => (options, grid),
-        (options, grid) => return Err(Problem::all(options.err().into_iter().chain(grid.err()).collect())),
-    };
+    let (options, grid) = both(options(&prediction, data_dir), grid)?;
     let number = grid.num_configurations();
     if number > MOST_CONFIGURATIONS {
         return Err(Problem::invalid(format!(

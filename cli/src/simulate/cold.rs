@@ -120,7 +120,7 @@ fn ns(seconds: f64) -> u64 {
     (seconds * NS_PER_S as f64).round() as u64
 }
 
-/// What a start did to a load. Its JSON keys are stable.
+/// The effect of a start on a load. Its JSON keys are stable.
 #[derive(Debug, Serialize)]
 pub struct ColdReport {
     /// Start of the server, s from the start of the load.
@@ -136,7 +136,7 @@ pub struct ColdReport {
 }
 
 impl ColdReport {
-    /// What the intervals of the latencies leave out.
+    /// A remark: the intervals of the latencies leave out that of the start.
     pub fn remark(&self) -> String {
         let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;
         format!(
@@ -173,10 +173,7 @@ impl ColdReport {
             .left("requests that", |(name, _)| (*name).to_owned())
             .right("sent", |(_, of)| count(of.requests))
             .right("finished", |(_, of)| count(of.finished))
-            .right("TTFT mean ms", |(_, of)| number(of.ttft_ms.map(|of| of.mean)))
-            .right("p50", |(_, of)| number(of.ttft_ms.map(|of| of.p50)))
-            .right("p90", |(_, of)| number(of.ttft_ms.map(|of| of.p90)))
-            .right("p99", |(_, of)| number(of.ttft_ms.map(|of| of.p99)))
+            .distribution("TTFT mean ms", |(_, of)| of.ttft_ms)
             .right("last first token, s", |(_, of)| number(of.last_first_token_s));
         page.rows(&rows, &["p50"]);
     }

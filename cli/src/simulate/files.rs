@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
+use ridgepoint::internals::replay::KvMetrics;
 use ridgepoint::internals::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
-use ridgepoint::internals::replay::{KvEvent, KvMetrics};
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};
-
 use ridgepoint::internals::workload::Content;
+use ridgepoint::replay::{EngineConfig, Metrics, Replay, RequestRecord};
 
 use crate::output::{Force, Kind, OutputFile, Outputs};
 
@@ -66,17 +65,19 @@ impl OutputArgs {
     }
 }
 
-/// Opened files. As an observer of the replay they collect their content.
+/// Opened files.
 pub struct Files {
     json: Option<OutputFile>,
     csv: Option<OutputFile>,
-    trace: Option<(PerfettoTrace<File>, OutputFile)>,
-    tokens: Option<TokenTimes>,
-    token_lines: Option<(TokenSteps, OutputFile)>,
-    otlp: Option<(OtlpTrace, OutputFile)>,
+    trace: Option<OutputFile>,
+    tokens: Option<OutputFile>,
+    otlp: Option<OutputFile>,
 }
 
-/// What was replayed, for the files that say so.
+/// Observers of the replay that collect what files hold: token times of the JSON, token lines, spans and the trace.
+pub type Collected = (Option<TokenTimes>, (Option<TokenSteps>, (Option<OtlpTrace>, Option<PerfettoTrace<File>>)));
+
+/// The server and the load of a replay, for the files that name them.
 pub struct Replayed<'a> {
     /// The arguments of a benchmark.
     pub bench: BenchRun<'a>,
@@ -89,25 +90,25 @@ pub struct Replayed<'a> {
 }
 
 impl Files {
-    /// Opens the files that the arguments ask for.
+    /// Opens the files that the arguments ask for, and makes the observers that they need.
     ///
     /// # Errors
     /// The first that cannot be opened.
-    pub fn create(args: &OutputArgs, outputs: &mut Outputs) -> Result<Self> {
+    pub fn create(args: &OutputArgs, outputs: &mut Outputs) -> Result<(Self, Collected)> {
         let mut open =
             |path: &Option<PathBuf>, kind| path.as_deref().map(|path| outputs.create(path, kind)).transpose();
-        let trace = match open(&args.trace, Kind::Trace)? {
-            Some(mut file) => Some((PerfettoTrace::new(file.write(|out| out.try_clone())?), file)),
-            None => None,
-        };
-        Ok(Files {
+        let mut files = Files {
+            trace: open(&args.trace, Kind::Trace)?,
             json: open(&args.output_json, Kind::BenchResult)?,
             csv: open(&args.output_csv, Kind::RequestTimes)?,
-            trace,
-            tokens: args.save_detailed.then(TokenTimes::default),
-            token_lines: open(&args.output_tokens, Kind::TokenLines)?.map(|file| (TokenSteps::default(), file)),
-            otlp: open(&args.output_otlp, Kind::Otlp)?.map(|file| (OtlpTrace::default(), file)),
-        })
+            tokens: open(&args.output_tokens, Kind::TokenLines)?,
+            otlp: open(&args.output_otlp, Kind::Otlp)?,
+        };
+        let trace = files.trace.as_mut().map(|file| file.write(|out| out.try_clone())).transpose()?;
+        let token_times = args.save_detailed.then(TokenTimes::default);
+        let token_steps = files.tokens.is_some().then(TokenSteps::default);
+        let spans = files.otlp.is_some().then(OtlpTrace::default);
+        Ok((files, (token_times, (token_steps, (spans, trace.map(PerfettoTrace::new))))))
     }
 
     /// Writes all files, then gives them their names.
@@ -116,75 +117,32 @@ impl Files {
     /// The first that cannot be written.
     pub fn write(
         self,
+        (token_times, (token_steps, (spans, trace))): Collected,
         of: &Replayed<'_>,
-        replay: &Replay,
-        metrics: &Metrics,
+        (replay, metrics): (&Replay, &Metrics),
         kv_metrics: Option<&KvMetrics>,
     ) -> Result<()> {
         let mut done = Vec::new();
         if let Some(mut file) = self.json {
-            file.write(|out| write_vllm_bench(out, &of.bench, replay, metrics, self.tokens.as_ref()))?;
+            file.write(|out| write_vllm_bench(out, &of.bench, replay, metrics, token_times.as_ref()))?;
             done.push(file);
         }
         if let Some(mut file) = self.csv {
             file.write(|out| write_requests_csv(out, &replay.records))?;
             done.push(file);
         }
-        if let Some((trace, mut file)) = self.trace {
+        if let Some((mut file, trace)) = self.trace.zip(trace) {
             file.write(|_| trace.finish(&replay.records, kv_metrics))?;
             done.push(file);
         }
-        if let Some((tokens, mut file)) = self.token_lines {
+        if let Some((mut file, tokens)) = self.tokens.zip(token_steps) {
             file.write(|out| tokens.write(out, &of.meta, &replay.records, of.contents))?;
             done.push(file);
         }
-        if let Some((trace, mut file)) = self.otlp {
-            file.write(|out| trace.write(out, of.meta.model, of.engine, &replay.records))?;
+        if let Some((mut file, spans)) = self.otlp.zip(spans) {
+            file.write(|out| spans.write(out, of.meta.model, of.engine, &replay.records))?;
             done.push(file);
         }
         done.into_iter().try_for_each(OutputFile::keep)
-    }
-}
-
-impl Observer for Files {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        if let Some((trace, _)) = &mut self.trace {
-            trace.step(event);
-        }
-        if let Some((tokens, _)) = &mut self.token_lines {
-            tokens.step(event);
-        }
-        if let Some((trace, _)) = &mut self.otlp {
-            trace.step(event);
-        }
-    }
-
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        if let Some(tokens) = &mut self.tokens {
-            tokens.token(record, token, now_ns);
-        }
-        if let Some((trace, _)) = &mut self.trace {
-            trace.token(record, token, now_ns);
-        }
-        if let Some((tokens, _)) = &mut self.token_lines {
-            tokens.token(record, token, now_ns);
-        }
-    }
-
-    fn kv(&mut self, event: &KvEvent) {
-        if let Some((trace, _)) = &mut self.trace {
-            trace.kv(event);
-        }
-        if let Some((trace, _)) = &mut self.otlp {
-            trace.kv(event);
-        }
-    }
-
-    fn wants_kv_events(&self) -> bool {
-        self.trace.is_some() || self.otlp.is_some()
-    }
-
-    fn wants_every_token(&self) -> bool {
-        self.tokens.is_some() || self.trace.is_some() || self.token_lines.is_some()
     }
 }

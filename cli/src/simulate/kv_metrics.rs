@@ -37,10 +37,7 @@ fn lives(blocks: &BlockStats, page: &mut Page) {
     let rows = Rows::of(times)
         .left("KV blocks, ms", |(name, _)| (*name).to_owned())
         .right("count", |(_, of)| shown(of.map(|of| of.count), count))
-        .right("mean", |(_, of)| number(of.map(|of| of.mean)))
-        .right("p50", |(_, of)| number(of.map(|of| of.p50)))
-        .right("p90", |(_, of)| number(of.map(|of| of.p90)))
-        .right("p99", |(_, of)| number(of.map(|of| of.p99)));
+        .distribution("mean", |(_, of)| *of);
     page.rows(&rows, &["p50"]);
     let text = format!(
         "{} allocated, {} evicted, {} of these without a hit; {} hold content at the end; {} in {}",

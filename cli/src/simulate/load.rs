@@ -30,80 +30,74 @@ pub struct LoadArgs {
     #[arg(long, value_name = "KIND", requires = "requests", help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]
     requests_format: Option<Format>,
-    /// Closed loop: keep N requests in flight; a new one starts when one finishes. With --turns, N sessions at once
-    #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true, help_heading = LOAD, requires_all = ["input_len", "output_len"])]
-    concurrency: Option<u32>,
-    /// Open loop: send R requests per second on average, at random times. With --turns, start R sessions per second
-    #[arg(long, value_name = "R", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
-    #[arg(requires_all = ["input_len", "output_len", "number"])]
-    request_rate: Option<f64>,
-    /// Prompt tokens of each request. With --turns, new tokens of each turn, behind the turns before
-    #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
-    input_len: Option<u32>,
-    /// Output tokens of each request; with --turns, of each turn
-    #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
-    output_len: Option<u32>,
-    /// Number of requests; with --turns give --num-sessions [default with --concurrency: 10 for each in flight]
-    #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
-    num_requests: Option<u32>,
-    /// Shape of the gamma distribution of the gaps between requests, or between the starts of sessions: 1 is Poisson, less is burstier
-    /// [default: 1]
-    #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
-    #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
-    burstiness: Option<f64>,
-    /// Send sessions of N turns instead of single requests. The prompt of a turn is the turn before with its output, then --input-len new
-    /// tokens. It is sent when the turn before has finished
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    #[arg(help_heading = LOAD, conflicts_with_all = ["profile", "requests", "num_requests"])]
-    turns: Option<u32>,
-    /// Number of sessions, each of --turns requests [default with --concurrency: 10 for each at once]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    #[arg(help_heading = LOAD, requires = "turns", conflicts_with_all = ["profile", "requests"])]
-    num_sessions: Option<u32>,
-    /// Tokens at the beginning of every prompt, before --input-len, that all requests and sessions share, such as a system prompt
-    /// [default: 0]
-    #[arg(long, visible_alias = "random-prefix-len", alias = "shared-prefix-len", value_name = "N")]
-    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
-    prefix_len: Option<u32>,
-    /// Mean time from the end of a turn to the next, as the client thinks or a tool runs, s. Times are exponential [default: 0]
-    #[arg(long, value_name = "S", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = LOAD)]
-    #[arg(requires = "turns", conflicts_with_all = ["profile", "requests", "num_requests"])]
-    think_time_s: Option<f64>,
+    #[command(flatten)]
+    generated: GeneratedLoad,
     /// Seed of random arrival and think times and of --noise; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]
     pub seed: u64,
 }
 
-/// Requests or sessions of a few numbers, under the names of the flags. One of `request_rate` and `concurrency` is given.
-#[derive(Debug, Default)]
+/// Requests or sessions of a few numbers. One of `request_rate` and `concurrency` is given, with lengths.
+#[derive(Debug, Default, Args)]
 pub struct GeneratedLoad {
-    pub request_rate: Option<f64>,
+    /// Closed loop: keep N requests in flight; a new one starts when one finishes. With --turns, N sessions at once
+    #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, requires_all = ["input_len", "output_len"])]
     pub concurrency: Option<u32>,
-    pub input_len: u32,
-    pub output_len: u32,
-    pub num_requests: Option<u64>,
+    /// Open loop: send R requests per second on average, at random times. With --turns, start R sessions per second
+    #[arg(long, value_name = "R", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(requires_all = ["input_len", "output_len", "number"])]
+    pub request_rate: Option<f64>,
+    /// Prompt tokens of each request. With --turns, new tokens of each turn, behind the turns before
+    #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
+    pub input_len: Option<u32>,
+    /// Output tokens of each request; with --turns, of each turn
+    #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
+    pub output_len: Option<u32>,
+    /// Number of requests; with --turns give --num-sessions [default with --concurrency: 10 for each in flight]
+    #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
+    pub num_requests: Option<u32>,
+    /// Shape of the gamma distribution of the gaps between requests, or between the starts of sessions: 1 is Poisson, less is burstier
+    /// [default: 1]
+    #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     pub burstiness: Option<f64>,
+    /// Send sessions of N turns instead of single requests. The prompt of a turn is the turn before with its output, then --input-len new
+    /// tokens. It is sent when the turn before has finished
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(help_heading = LOAD, conflicts_with_all = ["profile", "requests", "num_requests"])]
     pub turns: Option<u32>,
-    pub num_sessions: Option<u64>,
+    /// Number of sessions, each of --turns requests [default with --concurrency: 10 for each at once]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(help_heading = LOAD, requires = "turns", conflicts_with_all = ["profile", "requests"])]
+    pub num_sessions: Option<u32>,
+    /// Tokens at the beginning of every prompt, before --input-len, that all requests and sessions share, such as a system prompt
+    /// [default: 0]
+    #[arg(long, visible_alias = "random-prefix-len", alias = "shared-prefix-len", value_name = "N")]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     pub prefix_len: Option<u32>,
+    /// Mean time from the end of a turn to the next, as the client thinks or a tool runs, s. Times are exponential [default: 0]
+    #[arg(long, value_name = "S", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(requires = "turns", conflicts_with_all = ["profile", "requests", "num_requests"])]
     pub think_time_s: Option<f64>,
 }
 
 impl GeneratedLoad {
     /// The load of these numbers: sessions if there are turns or a shared prefix, and equal requests otherwise.
     pub fn load(&self) -> Load {
-        let GeneratedLoad { request_rate, concurrency, input_len, output_len, num_requests, burstiness, .. } = *self;
+        let GeneratedLoad { request_rate, concurrency, burstiness, .. } = *self;
+        let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
+        let [num_requests, num_sessions] = [self.num_requests, self.num_sessions].map(|number| number.map(u64::from));
         let rounds = concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
         let prefix_len = self.prefix_len.unwrap_or(0);
         if self.turns.is_some() || prefix_len > 0 {
             return Load::Sessions {
                 sessions_per_s: request_rate,
                 concurrency,
-                num_sessions: self.num_sessions.or(num_requests).unwrap_or(rounds),
+                num_sessions: num_sessions.or(num_requests).unwrap_or(rounds),
                 turns: self.turns.unwrap_or(1),
                 prefix_len,
                 input_len,
@@ -135,29 +129,17 @@ impl LoadArgs {
         if let Some(path) = &self.requests {
             return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
-        let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
-        let generated = GeneratedLoad {
-            request_rate: self.request_rate,
-            concurrency: self.concurrency,
-            input_len,
-            output_len,
-            num_requests: self.num_requests.map(u64::from),
-            burstiness: self.burstiness,
-            turns: self.turns,
-            num_sessions: self.num_sessions.map(u64::from),
-            prefix_len: self.prefix_len,
-            think_time_s: self.think_time_s,
-        };
-        generated.load()
+        self.generated.load()
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.
     pub fn bench_run<'a>(&self, model: &'a str, replicas: u32) -> BenchRun<'a> {
         let share = ReplicaShare::new(replicas);
-        let burstiness = self.request_rate.map(|_| self.burstiness.unwrap_or(1.0));
-        let turns = f64::from(self.turns.unwrap_or(1));
-        let request_rate = self.request_rate.map(|rate| share.rate_per_s(rate) * turns);
-        let max_concurrency = self.concurrency.map(|concurrency| share.concurrency(concurrency));
+        let load = &self.generated;
+        let burstiness = load.request_rate.map(|_| load.burstiness.unwrap_or(1.0));
+        let turns = f64::from(load.turns.unwrap_or(1));
+        let request_rate = load.request_rate.map(|rate| share.rate_per_s(rate) * turns);
+        let max_concurrency = load.concurrency.map(|concurrency| share.concurrency(concurrency));
         BenchRun { model_id: model, request_rate, burstiness, max_concurrency, ..BenchRun::default() }
     }
 }

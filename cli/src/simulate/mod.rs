@@ -17,13 +17,11 @@ use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::latency::FittedBlackBox;
 use ridgepoint::internals::replay::KvWatch;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
-use ridgepoint::replay::{KvOffload, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
 use crate::deployment::Served;
@@ -99,20 +97,6 @@ impl Noise {
     }
 }
 
-impl Simulate {
-    /// Replays the load on the same server with `tier` in place of its host tier.
-    fn with_tier(
-        &self,
-        tier: Option<KvOffload>,
-        server: &Server<'_>,
-        fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
-        bar: &ProgressBar,
-    ) -> Result<(Replay, Metrics), Failure> {
-        let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
-        Ok(server.with_tier(tier, &mut *load.workload, AnsweredRequests(bar.clone()))?)
-    }
-}
-
 /// Replays a load.
 ///
 /// # Errors
@@ -125,7 +109,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let Served { model, hardware, deployment, steps } = served;
     let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) };
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
-    let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
+    let open = || args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits);
+    let mut load = open()?;
     warnings.append(&mut load.notes);
     let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {
@@ -156,19 +141,20 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
     let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let files = Files::create(&args.output, &mut outputs)?;
+    let (files, collected) = Files::create(&args.output, &mut outputs)?;
     let watch = args.output.kv_metrics.then(KvWatch::default);
-    let observer = ((files, AnsweredRequests(bar.clone())), watch);
+    let observer = ((collected, AnsweredRequests(bar.clone())), watch);
     let has_sessions = load.summary.sessions.is_some();
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
+    let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, AnsweredRequests(bar.clone()));
     // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
-        let compare = || server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits, &bar));
+        let compare = || server.fewer_tiers(&with_tier);
         let compared = (num_compared > 0).then(|| scope.spawn(compare));
         (server.replay(&mut sent, observer), compared.map(ScopedJoinHandle::join))
     });
     bar.finish_and_clear();
-    let (mut replayed, ((files, _), watch)) = replayed?;
+    let (mut replayed, ((collected, _), watch)) = replayed?;
     sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
     let start =
         cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held, has_sessions)).transpose()?;
@@ -186,7 +172,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
-    files.write(&of, &replayed.replay, &replayed.metrics, kv_metrics.as_ref())?;
+    files.write(collected, &of, (&replayed.replay, &replayed.metrics), kv_metrics.as_ref())?;
     let fewer_tiers = match fewer_tiers {
         None => FewerTiers::default(),
         Some(Ok(compared)) => compared?,

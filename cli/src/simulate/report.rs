@@ -39,7 +39,7 @@ pub struct Server<'a> {
 pub struct ReplayedLoad {
     pub replay: Replay,
     pub metrics: Metrics,
-    /// What the server's start did to the requests, if it was not ready.
+    /// The effect of the server's start on the requests, if it was not ready.
     pub held: Option<HeldReport>,
     /// Remarks on overload and refused requests.
     notes: Vec<String>,
@@ -138,7 +138,7 @@ impl Server<'_> {
     }
 }
 
-/// What `kv_blocks_from` says of a number of blocks that the user gives.
+/// The value of `kv_blocks_from` for a number of blocks that the user gives.
 pub(super) const GIVEN: &str = "given";
 
 /// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.

@@ -4,7 +4,7 @@ use ridgepoint::internals::replay::Distribution;
 use ridgepoint::replay::{Outcome, RequestRecord};
 use serde::Serialize;
 
-use crate::text::{Page, Rows, count, number, percent, shown};
+use crate::text::{Page, Rows, count, percent, shown};
 
 /// The turns of a replayed load. JSON keys are stable.
 #[derive(Debug, Serialize)]
@@ -69,10 +69,7 @@ impl SessionReport {
             .right("finished", |(_, of)| count(of.finished))
             .right("prompt tokens", |(_, of)| count(of.prompt_tokens))
             .right("found in cache", |(_, of)| shown(of.cached_share(), percent))
-            .right("TTFT mean ms", |(_, of)| number(of.ttft_ms.map(|of| of.mean)))
-            .right("p50", |(_, of)| number(of.ttft_ms.map(|of| of.p50)))
-            .right("p90", |(_, of)| number(of.ttft_ms.map(|of| of.p90)))
-            .right("p99", |(_, of)| number(of.ttft_ms.map(|of| of.p99)));
+            .distribution("TTFT mean ms", |(_, of)| of.ttft_ms);
         page.rows(&rows, &["p50", "prompt tokens"]);
     }
 }

@@ -83,10 +83,7 @@ impl Simulation {
         let rows = Rows::of(metrics)
             .left("stage", |(stage, ..)| stage.clone())
             .left("ms", |(_, metric, ..)| (*metric).to_owned())
-            .right("mean", |(_, _, of, _)| number(of.map(|of| of.mean)))
-            .right("p50", |(_, _, of, _)| number(of.map(|of| of.p50)))
-            .right("p90", |(_, _, of, _)| number(of.map(|of| of.p90)))
-            .right("p99", |(_, _, of, _)| number(of.map(|of| of.p99)))
+            .distribution("mean", |(_, _, of, _)| *of)
             .right("90 % interval of the mean", |(_, _, of, factors)| {
                 shown(of.map(|of| of.mean).zip(*factors), interval)
             });

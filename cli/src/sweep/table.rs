@@ -112,7 +112,7 @@ fn best_table(best: &[Best], page: &mut Page) {
     page.blank();
 }
 
-/// What each size of the host's tier buys. With `is_named`, the table says of which server and load.
+/// The latencies of a load by size of the host's tier. With `is_named`, the table names the server and the load.
 fn tier_table(of: &TierSizes, is_named: bool, page: &mut Page) {
     if is_named {
         page.paragraph("", &format!("{}:", of.settings));

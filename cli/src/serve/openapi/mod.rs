@@ -49,106 +49,78 @@ pub fn document() -> Value {
 }
 
 fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
-    let mut paths = Map::new();
-    let mut add = |path: &str, method: &str, operation: Value| {
-        paths.insert(path.to_owned(), json!({ method: operation }));
-    };
-    add(
-        "/healthz",
-        "get",
-        json!({
-            "operationId": "healthz",
-            "summary": "Whether the server answers",
-            "security": [{}],
-            "responses": {"200": answer::<Health>(types)},
-        }),
-    );
-    add(
-        "/metrics",
-        "get",
-        json!({
-            "operationId": "metrics",
-            "summary": "Counts and durations for Prometheus",
-            "responses": {
-                "200": {"description": "The figures", "content": {
-                    "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},
-                }},
-                "401": error(types),
-            },
-        }),
-    );
-    add(
-        "/v1/version",
-        "get",
-        reading::<Version>(types, "version", "The release, and a hash of the built-in data", &[]),
-    );
-    add("/v1/models", "get", reading::<ModelReport>(types, "models", "The models, with sizes and corrections", &[]));
-    let name = "A built-in name or a Hugging Face id, whose slash may stay as it is";
-    let one = reading::<ModelReport>(
-        types,
-        "model",
-        "One model, with the share of one GPU",
-        &[("name", name, "llama-3.1-8b")],
-    );
-    add("/v1/models/{name}", "get", one);
-    add(
-        "/v1/hardware",
-        "get",
-        reading::<HardwareReport>(types, "hardware", "The GPUs, with their figures and sources", &[]),
-    );
-    let name = "A built-in name or an alias";
-    let one = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", &[("name", name, "h100")]);
-    add("/v1/hardware/{name}", "get", one);
-    let text = "What is known of each model on each GPU";
-    add("/v1/support", "get", reading::<Support>(types, "support", text, &[]));
-    let text = "Measured runs of public servers with predictions beside";
-    add("/v1/measured", "get", reading::<Measured>(types, "measured", text, &[]));
+    let (error, health) = (error(types), answer::<Health>(types));
+    let healthz = json!({
+        "operationId": "healthz", "summary": "Whether the server answers", "security": [{}], "responses": {"200": health},
+    });
+    let figures = json!({"application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}}});
+    let metrics = json!({
+        "operationId": "metrics", "summary": "Counts and durations for Prometheus",
+        "responses": {"200": {"description": "The figures", "content": figures}, "401": error},
+    });
+    let server = json!({"model": "llama-3.1-8b", "hardware": "h100"});
+    let step = json!({
+        "model": "llama-3.1-8b", "hardware": "h100", "decode": ["64x2048"], "prefill": ["512@1024"],
+    });
+    let load = json!({
+        "model": "llama-3.1-8b", "hardware": "h100", "request_rate": 8, "num_requests": 200, "input_len": 800, "output_len": 50,
+    });
+    let model = ("A built-in name or a Hugging Face id, whose slash may stay as it is", "llama-3.1-8b");
+    let gpu = ("A built-in name or an alias", "h100");
 
-    let step = server_body::<bodies::Step>(
-        types,
-        json!({
-            "model": "llama-3.1-8b", "hardware": "h100", "decode": ["64x2048"], "prefill": ["512@1024"],
-        }),
-    );
+    let text = "The release, and a hash of the built-in data";
+    let version = reading::<Version>(types, "version", text, None);
+    let text = "The models, with sizes and corrections";
+    let models = reading::<ModelReport>(types, "models", text, None);
+    let text = "One model, with the share of one GPU";
+    let model = reading::<ModelReport>(types, "model", text, Some(model));
+    let text = "The GPUs, with their figures and sources";
+    let hardware = reading::<HardwareReport>(types, "hardware", text, None);
+    let gpu = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", Some(gpu));
+    let support = reading::<Support>(types, "support", "What is known of each model on each GPU", None);
+    let text = "Measured runs of public servers with predictions beside";
+    let measured = reading::<Measured>(types, "measured", text, None);
+
+    let body = server_body::<bodies::Step>(types, step);
     let text = "Predict the time of one step, operator by operator";
-    add("/v1/predict-step", "post", computing::<StepReport<'static>>(types, "predictStep", text, &step));
-    let load = server_body::<bodies::Load>(
-        types,
-        json!({
-            "model": "llama-3.1-8b", "hardware": "h100", "request_rate": 8, "num_requests": 200, "input_len": 800, "output_len": 50,
-        }),
-    );
-    let text = "Replay a load on a server";
-    add("/v1/simulate", "post", computing::<SimulationAnswer>(types, "simulate", text, &load));
+    let step = computing::<StepReport<'static>>(types, "predictStep", text, &body);
+    let body = server_body::<bodies::Load>(types, load);
+    let load = computing::<SimulationAnswer>(types, "simulate", "Replay a load on a server", &body);
+    let body = bodies::sweep_body(types);
     let text = "Replay a grid of servers and loads, or find the highest rate of each server that meets limits";
-    let grid = bodies::sweep_body(types);
-    add("/v1/sweep", "post", computing::<SweepAnswer>(types, "sweep", text, &grid));
-    let server = server_body::<bodies::Nothing>(types, json!({"model": "llama-3.1-8b", "hardware": "h100"}));
+    let grid = computing::<SweepAnswer>(types, "sweep", text, &body);
+    let body = server_body::<bodies::Nothing>(types, server);
     let text = "The memory equation of a server, also of one that does not fit";
-    add("/v1/kv-capacity", "post", computing::<KvCapacityAnswer>(types, "kvCapacity", text, &server));
-    paths
+    let capacity = computing::<KvCapacityAnswer>(types, "kvCapacity", text, &body);
+    let paths = [
+        ("/healthz", "get", healthz),
+        ("/metrics", "get", metrics),
+        ("/v1/version", "get", version),
+        ("/v1/models", "get", models),
+        ("/v1/models/{name}", "get", model),
+        ("/v1/hardware", "get", hardware),
+        ("/v1/hardware/{name}", "get", gpu),
+        ("/v1/support", "get", support),
+        ("/v1/measured", "get", measured),
+        ("/v1/predict-step", "post", step),
+        ("/v1/simulate", "post", load),
+        ("/v1/sweep", "post", grid),
+        ("/v1/kv-capacity", "post", capacity),
+    ];
+    paths.into_iter().map(|(path, method, operation)| (path.to_owned(), json!({ method: operation }))).collect()
 }
 
-/// An operation that answers without a body. `parameters` are those of its path: name, description, example.
-fn reading<T: JsonSchema>(
-    types: &mut SchemaGenerator,
-    id: &str,
-    summary: &str,
-    parameters: &[(&str, &str, &str)],
-) -> Value {
+/// An operation that answers without a body. `name` describes the name in its path, with an example.
+fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, name: Option<(&str, &str)>) -> Value {
     let mut responses = responses::<T>(types, &["400", "401", "500", "503"]);
-    if !parameters.is_empty() {
+    let parameter = name.map(|(description, example)| {
         responses.insert("404".to_owned(), error(types));
-    }
-    let parameters: Vec<Value> = parameters
-        .iter()
-        .map(|(name, description, example)| {
-            json!({
-                "name": name, "in": "path", "required": true, "description": description, "example": example,
-                "schema": {"type": "string", "minLength": 1},
-            })
+        json!({
+            "name": "name", "in": "path", "required": true, "description": description, "example": example,
+            "schema": {"type": "string", "minLength": 1},
         })
-        .collect();
+    });
+    let parameters: Vec<Value> = parameter.into_iter().collect();
     json!({"operationId": id, "summary": summary, "parameters": parameters, "responses": responses})
 }
 
