@@ -30,9 +30,9 @@ pub struct OperatorEstimate {
     pub time_us: f64,
     /// Roofline bound of all calls, µs.
     pub bound_us: f64,
-    /// Bound over time.
+    /// Roofline bound over time, 0 to 1.
     pub efficiency: f64,
-    /// Share of the step's time.
+    /// Share of the step's time, 0 to 1.
     pub share: f64,
     /// Where the time comes from.
     pub provenance: Provenance,
@@ -48,7 +48,7 @@ pub struct GroupEstimate {
     pub time_us: f64,
     /// Roofline bound, µs.
     pub bound_us: f64,
-    /// Share of the step's time.
+    /// Share of the step's time, 0 to 1.
     pub share: f64,
 }
 
@@ -74,9 +74,9 @@ pub struct StepEstimate {
     pub total_flops: f64,
     /// Bytes moved in memory by one rank.
     pub total_bytes: f64,
-    /// Share of the 16-bit (or lower, where the weights are) peak that the FLOPs reach over the step.
+    /// Model FLOP utilisation, 0 to 1: FLOPs over step time and peak. The peak is that of 16 bits, or of the weights' format if lower.
     pub mfu: f64,
-    /// Share of the memory bandwidth that the bytes reach over the step.
+    /// Memory bandwidth utilisation, 0 to 1: bytes over step time and bandwidth.
     pub mbu: f64,
     /// Tokens that run through the layers, padding of a captured graph included.
     pub padded_tokens: u64,

@@ -15,8 +15,8 @@
 //! let step = steps.estimate(&[Request::decode(1024); 63])?;
 //! assert_eq!(step.padded_tokens, 64);
 //!
-//! // A GPU's quarter of the weights but the embedding, 34.75 billion of them in 2 bytes each, can't be read in less than
-//! // 10.4 ms at 3.35 TB/s; with attention and real kernels the step takes some 21.5 ms.
+//! // Each GPU reads a quarter of the weights without the embedding: 17.4 billion × 2 bytes = 34.75 GB, at least 10.4 ms at
+//! // 3.35 TB/s. With attention and real kernels the step takes some 21.5 ms.
 //! let weights = model.parameters().total - model.parameters().embedding;
 //! assert!(step.bound_us > weights as f64 / 4.0 * 2.0 / 3.35e12 * 1e6);
 //! assert!((step.step_time_us / 21_500.0 - 1.0).abs() < 0.05, "{}", step.step_time_us);

@@ -14,7 +14,7 @@ pub struct Rates {
 
 impl Rates {
     /// Takes fitted rates and assumes those that were not fitted. A fitted rate of storage holds for the kind of storage that it was
-    /// fitted on. Other kinds are assumed, but no slower kind is faster, and no faster one slower.
+    /// fitted on. Other kinds take assumed rates, clamped so that a slower kind is never predicted to be faster than the fitted one.
     pub fn new(hardware: &Hardware, storage: Storage, fitted: Option<&FittedRates>) -> Self {
         let rate = |name: RateName| {
             let assumed = name.assumed(hardware, storage);

@@ -13,7 +13,7 @@ use super::term::{NUM_TERMS, Term};
 use crate::error::{Error, Result};
 use crate::input::{FileKind, read_text};
 
-/// Longest delay of the host, µs: 10 s. Even that of each token of the longest prompt is far from what a clock can hold.
+/// Longest delay of the host, µs: 10 s. Even one such delay per token of the longest prompt does not overflow the clock.
 const MAX_HOST_US: f64 = 1e7;
 
 #[derive(Serialize, Deserialize)]

@@ -80,13 +80,13 @@ pub struct Correction {
     pub level: Level,
     /// Coefficients in the order of [`Term::ALL`].
     pub coefficients: [f64; NUM_TERMS],
-    /// Covariance of the coefficients' posterior.
+    /// Covariance of the coefficients' posterior, each pair in the product of the units of its two coefficients.
     pub covariance: [[f64; NUM_TERMS]; NUM_TERMS],
     /// Whether the data tell the coefficient from its prior.
     pub identified: [bool; NUM_TERMS],
-    /// The host.
+    /// Overheads of the host's threads, µs.
     pub host: HostTimes,
-    /// The scatter.
+    /// Relative standard deviations that the fit leaves, of step times and of TTFT.
     pub scatter: Scatter,
     /// The data that it was fitted on.
     pub source: Source,

@@ -107,7 +107,7 @@ pub struct DecodeCurve {
     pub(super) batch_factor: f64,
     /// The series is of latent attention, whose values lie in its keys.
     pub(super) is_latent: bool,
-    /// Keys between a power of two and the knot after it: one for sparse attention, which was timed at 2^n cached tokens, else none.
+    /// Keys added before a lookup: 1 for sparse attention, which was timed at 2ⁿ cached tokens and the new one; otherwise 0.
     beyond: f64,
 }
 
@@ -135,7 +135,7 @@ impl DecodeCurve {
         self.time(&mean_attention(requests, requests, keys, keys, heads))
     }
 
-    /// Time for requests alike in the mean.
+    /// Returns the time of a call by the mean lengths of its requests.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
         self.curve.timed::<DecodeModel>(&self.seen(shape), &at)
@@ -233,7 +233,7 @@ impl PrefillCurve {
         Some((tiles_us.max(read_us), provenance))
     }
 
-    /// A number of prompts that the table reaches.
+    /// Clamps a number of prompts to the smallest knot of the table.
     fn prompts(&self, number: f64) -> f64 {
         number.max(self.curve.residuals.axes[1][0])
     }
@@ -247,7 +247,7 @@ fn own_visible(shape: &AttentionShape) -> f64 {
 /// Routed experts of fixed sizes.
 #[derive(Debug, Clone)]
 pub struct MoeCurve {
-    /// One per series that is close, with its weight and the tokens of its layer that load an expert as one does here.
+    /// One entry per nearby series: its curve, its weight in the mean, and the factor on tokens that loads its experts alike.
     curves: Vec<(Curve, f64, f64)>,
     shape: MoeShape,
 }
@@ -301,7 +301,7 @@ impl StateCurve {
         StateCurve { heads: Some(heads), ..self }
     }
 
-    /// Time for requests alike in the mean.
+    /// Returns the time of a call by the mean lengths of its requests.
     pub fn time(&self, shape: &StateShape) -> Timed {
         let shape = StateShape { heads: self.heads.unwrap_or(shape.heads), ..*shape };
         self.curve.timed::<StateModel>(&shape, &[shape.tokens / shape.requests, shape.requests])

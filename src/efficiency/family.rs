@@ -21,8 +21,8 @@ pub trait Family: Sized + 'static {
     const LIBRARY: Option<&'static str> = None;
     /// Whether calls go over the link between GPUs.
     const IS_COLLECTIVE: bool = false;
-    /// Distance of another engine's kernels, where engines' kernels differ more than the same chip's in two GPUs; on top of what distances
-    /// of keys count for it.
+    /// Distance added to that of the keys if a series is another engine's. It is set where engines differ more than two GPUs of one
+    /// chip do.
     const OTHER_ENGINE: Option<f64> = None;
     /// Names of the grid's axes; a table line runs along the last.
     const AXES: &'static [&'static str];

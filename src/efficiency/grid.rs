@@ -5,7 +5,7 @@
 
 use super::provenance::Provenance;
 
-/// A coordinate on an axis: the knot below it, the weight of the next one, and how far it is from either.
+/// A coordinate on an axis: the knot below it, the weight of the next knot, and whether the value is exact, interpolated or clamped.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     low: usize,

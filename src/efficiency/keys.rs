@@ -20,9 +20,14 @@ impl MatmulFormat {
     /// Returns the format under which tables hold these kernels: bfloat16 for float16, `None` where no table has any.
     pub fn tabulated(self) -> Option<Self> {
         match self {
-            MatmulFormat::Float16 => Some(MatmulFormat::Bfloat16),
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Some(MatmulFormat::Bfloat16),
+            MatmulFormat::Fp8
+            | MatmulFormat::Fp8Block
+            | MatmulFormat::Int4WeightOnly
+            | MatmulFormat::Nvfp4
+            | MatmulFormat::Mxfp4
+            | MatmulFormat::Mxfp4Mxfp8 => Some(self),
             MatmulFormat::Int8 | MatmulFormat::Int8WeightOnly | MatmulFormat::Nvfp4WeightOnly => None,
-            _ => Some(self),
         }
     }
 }

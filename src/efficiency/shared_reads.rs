@@ -23,7 +23,7 @@ impl SharedReads {
         SharedReads { l2_tokens: if bytes_per_token > 0.0 { l2_bytes / bytes_per_token } else { 0.0 } }
     }
 
-    /// Keys that a call reads from memory, or that take as long, where it reads `keys` keys and `shared` of them again.
+    /// Returns the keys read from HBM, or as many as take as long, of a call that reads `keys` keys and `shared` of them again.
     ///
     /// # Formula
     /// Thread blocks read the requests in any order, so between two reads of a key lies a random part of all keys. It is still in L2

@@ -1,4 +1,4 @@
-//! GPUs whose tables stand in for those that a GPU lacks.
+//! The order of fallback GPUs: whose tables answer where a GPU has none.
 
 use crate::dtype::DType;
 use crate::hardware::{Architecture, Hardware};

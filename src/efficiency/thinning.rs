@@ -1,4 +1,4 @@
-//! The knots of a line that matter: a table leaves out a value that the numbers beside it and the kernel model give nearly.
+//! Compresses tables: drops the values of a line that interpolation between its other knots reproduces within a tolerance.
 #![expect(clippy::indexing_slicing, reason = "places on a line are counted from its length")]
 
 /// Most that a measured value which is left out may differ from what its neighbours give, as a log ratio of times: one per cent, less

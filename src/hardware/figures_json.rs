@@ -1,4 +1,4 @@
-//! Reads a JSON of GPUs with the four figures that papers print of each. They go over those of a GPU that is known by its name.
+//! Reads a JSON of GPUs with the four figures that papers print. They replace those of the known GPU of the same name.
 
 use serde_json::{Map, Value};
 

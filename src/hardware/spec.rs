@@ -55,7 +55,7 @@ pub struct Interconnect {
     pub num_gpus_per_host: u32,
 }
 
-/// Kind of way between GPUs that their link does not join.
+/// Kind of network between GPUs that no NVLink or PCIe switch joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -139,8 +139,8 @@ pub struct Hardware {
     pub boost_clock_hz: f64,
     /// Device memory bandwidth, bytes per second.
     pub hbm_bytes_per_s: f64,
-    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). An engine can use a little less:
-    /// [`crate::kv_capacity::device_memory_bytes`].
+    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). An engine can use a little less, as
+    /// [`crate::kv_capacity::KvCapacity`] counts.
     pub hbm_capacity_bytes: f64,
     /// Device memory that error correction takes, bytes; `None` if its codes do not lie in this memory (GDDR6: a sixteenth).
     #[serde(skip_serializing_if = "Option::is_none")]

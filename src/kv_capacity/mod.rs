@@ -80,7 +80,7 @@ pub struct KvCapacity {
     pub sampling_bytes: f64,
     /// Peak of the profiling run: the larger of the two, because one follows the other.
     pub activation_bytes: f64,
-    /// [`OVERHEAD_BYTES`].
+    /// Memory of a rank besides weights, activations and KV cache (assumed): loaded kernels, workspaces of cuBLAS, buffers.
     pub overhead_bytes: f64,
     /// Up-front cost of sliding windows.
     pub window_bytes: f64,

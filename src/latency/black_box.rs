@@ -1,5 +1,5 @@
-//! Latency models without a GPU: the black box that every simulator starts from, a sum of prices per delay; and constants, for
-//! tests and to see what a scheduler does by itself.
+//! Latency models without a GPU: a linear model ([`BlackBox`]), and fixed delays ([`FixedLatency`]) for tests and for studies of
+//! the scheduler alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub struct BlackBox {
     pub cached_token_us: f64,
     /// µs per decode and token that the requests of the step have in the cache: the number of decodes times that of cached tokens.
     pub decode_cached_token_us: f64,
-    /// µs per squared request of the step.
+    /// µs per square of the number of requests in the step.
     pub squared_request_us: f64,
 }
 

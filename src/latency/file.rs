@@ -9,7 +9,7 @@ use super::BlackBox;
 use crate::error::{Error, Result};
 use crate::input::{FileKind, read_text};
 
-/// Largest coefficient, µs: 10 s. Even that of each token of the longest prompt is far from what a clock can hold.
+/// Largest coefficient, µs: 10 s. Even one such delay per token of the longest prompt does not overflow the clock.
 const MAX_US: f64 = 1e7;
 
 /// A black box with what it was fitted on, and a line through waits in the queue.

@@ -53,7 +53,7 @@ impl TransferDirection {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferLink {
-    /// Time of a copy beside that of its bytes, µs.
+    /// Fixed time of a copy, µs.
     pub latency_us: f64,
     /// Bandwidth of copies, bytes per second.
     pub bytes_per_s: f64,

@@ -28,7 +28,11 @@ pub(super) fn plain_scheme(format: MatmulFormat) -> Option<(&'static str, &'stat
         MatmulFormat::Int8WeightOnly => Some(("w8a16", "W8A16", "int8 weights in groups of 128")),
         MatmulFormat::Int8 => Some(("w8a8", "INT8_SQ", "int8 with one scale per channel")),
         MatmulFormat::Nvfp4 => Some(("nvfp4", "NVFP4", "NVFP4")),
-        _ => None,
+        MatmulFormat::Bfloat16
+        | MatmulFormat::Float16
+        | MatmulFormat::Nvfp4WeightOnly
+        | MatmulFormat::Mxfp4
+        | MatmulFormat::Mxfp4Mxfp8 => None,
     }
 }
 

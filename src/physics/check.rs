@@ -14,7 +14,7 @@ use super::ranks::Ranks;
 /// Tensor-parallel sizes that the remedy of an error tries.
 const LARGEST_SUGGESTED_TP: u64 = 64;
 
-/// Checks all relations between the two.
+/// Checks that the model can be split as the deployment asks.
 ///
 /// Returns remarks on unusual but possible settings.
 ///

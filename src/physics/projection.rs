@@ -89,8 +89,11 @@ pub fn compute_dtype(weights: WeightFormat, activation: DType) -> DType {
         WeightFormat::Plain(dtype) => dtype,
         WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } => DType::Fp8,
         WeightFormat::Int8 => DType::Int8,
+        WeightFormat::Int4 { .. }
+        | WeightFormat::Int8WeightOnly { .. }
+        | WeightFormat::Mxfp4
+        | WeightFormat::Nvfp4WeightOnly => activation,
         WeightFormat::Nvfp4 => DType::Fp4,
-        _ => activation,
     }
 }
 

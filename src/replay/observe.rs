@@ -40,7 +40,7 @@ pub enum KvEvent {
     Stored(Vec<u64>),
     /// These blocks made room for others.
     Removed(Vec<u64>),
-    /// A copy was submitted. It comes behind what happened to its blocks before, and may come behind its end.
+    /// A copy was submitted. The event follows earlier events of its blocks, and may follow its own `Transfer` event.
     Submitted(SubmittedEvent),
     /// A copy has ended.
     Transfer(TransferEvent),

@@ -58,12 +58,12 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Time to first token, ms.
+    /// Time to first token, ms; 0 for a request that had none.
     pub fn ttft_ms(&self) -> f64 {
         ns_to_ms(self.first_token_ns.saturating_sub(self.arrival_ns))
     }
 
-    /// Time in the waiting queue before the request was first scheduled, ms.
+    /// Time in the waiting queue before the request was first scheduled, ms; 0 if it never was.
     pub fn queue_wait_ms(&self) -> f64 {
         ns_to_ms(self.scheduled_ns.saturating_sub(self.queued_ns))
     }

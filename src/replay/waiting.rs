@@ -17,7 +17,7 @@ pub(super) struct Rank {
 /// Place of a request in the queue.
 pub(super) type Turn = (i64, Rank);
 
-/// Turns of requests that were set aside end here, before those of all others.
+/// Last turn of requests that wait for a load of KV blocks. They come before all others.
 const LAST_ASIDE: i64 = i64::MIN / 2;
 
 /// Slots of waiting requests by their turn, then by rank. Under priorities all have the same turn.

@@ -86,7 +86,7 @@ pub struct ServerConfig {
     pub kv_offloading: Option<KvOffloading>,
     /// Measured times of KV transfers; `None` takes those of the GPU's link to its host.
     pub kv_transfers: Option<KvTransfersSource>,
-    /// Notes for users about keys that have no effect.
+    /// Notes for users about keys that have no effect here but have one on a server. Keys without an effect on times get none.
     pub notes: Vec<String>,
     /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
     pub names_only: bool,

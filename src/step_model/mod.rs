@@ -183,8 +183,8 @@ impl StepModel {
         self
     }
 
-    /// The same steps for requests of which some set sampling parameters of their own: `requests` has those of each, the default for one
-    /// that sets none. The sampler does for all of them what any needs.
+    /// Returns a step model for requests with sampling parameters of their own. `requests` has one entry per request, the default for a
+    /// request that sets none. The sampler does for all requests of a step what any of them needs.
     ///
     /// ```
     /// use ridgepoint::model::{OwnSampling, SamplingParams};
@@ -333,7 +333,7 @@ fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &De
     })
 }
 
-/// Every operator of a plan once, as some batch has it.
+/// Returns each operator of a plan once, taken from batches that together have all of them.
 fn operators_of(plan: &StepPlan) -> Vec<Operator> {
     let many = vec![Request::decode(8); usize::try_from(MANY_SAMPLED).unwrap_or(8)];
     let (mut all, mut operators) = (Vec::<Operator>::new(), Vec::new());

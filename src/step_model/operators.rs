@@ -1,5 +1,5 @@
-//! A step operator by operator: the one place where a step's time is summed. The lookup tables cache this sum. Uses `physics`,
-//! `efficiency`, `correction`, `estimate`.
+//! A step operator by operator: the sum that defines a step's time. The lookup tables in `tables` are a cache of it, and a law
+//! compares the two. Uses `physics`, `efficiency`, `correction`, `estimate`.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use crate::request::{Request, RequestColumns};
 /// Requests per block and lane: 32 bits hold the sum of their computed tokens less one each.
 const BLOCK: usize = 256;
 
-/// Bits that the computed tokens of a plain decode, less one, do not have.
+/// The upper 8 bits. A plain decode has at most 2²⁴ computed tokens, so that the sum of a block fits in 32 bits.
 const LONG: u32 = !0 << 24;
 
 /// Words of a request in memory.
@@ -24,7 +24,7 @@ const WORDS: usize = 3;
 /// Words in three of the widest vectors.
 const MAX_WORDS: usize = WORDS * 16;
 
-/// Bits that no word of a plain decode, less one, has, by the word's place in three vectors.
+/// Mask by the place of a word in three vectors: a request is a plain decode if no bit of it is set in (word − 1).
 const FORBIDDEN: [u32; MAX_WORDS] = {
     let mut words = [!0; MAX_WORDS];
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! A workload that keeps what its prompts begin with, for files that say which prompts begin alike.
+//! A workload that records the contents of its prompts, for exports that list shared prefixes.
 
 use super::{Content, Workload, WorkloadRequest};
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Workload, WorkloadRequest};
 
-/// A workload that ends its replay with an error, at the next step, once `stop` is set. It then announces a request and has none,
-/// which a replay refuses; the replay itself needs no test in its loop for that.
+/// A workload that ends its replay with an error at the next step once `stop` is set. It then announces a request and has none, which
+/// a replay refuses. So the loop of the replay needs no test of `stop`.
 pub struct Stoppable<'a> {
     workload: &'a mut dyn Workload,
     stop: &'a AtomicBool,

@@ -5,11 +5,11 @@ use crate::ingest::{Interval, StepRecord};
 use crate::stats::{rank_correlation, robust_sd};
 use ridgepoint::internals::correction::Correction;
 
-/// Least correlation of ranks that is told (assumed).
+/// Smallest correlation of ranks that is reported (assumed).
 const LEAST_CORRELATION: f64 = 0.3;
-/// Least scatter of the times around their predictions that a correlation is told of: below it little is left to explain.
+/// Smallest scatter of the times around their predictions for which a correlation is reported: below it little is left to explain.
 const LEAST_SCATTER: f64 = 0.02;
-/// Least number of rows that a correlation is told of.
+/// Smallest number of rows for which a correlation is reported.
 const LEAST_ROWS: usize = 100;
 
 type Column = fn(&StepRecord) -> Option<f64>;

@@ -1,4 +1,4 @@
-//! Whole numbers of which an absent one takes no room beside a present one: captures hold millions of optional times and counts.
+//! Whole numbers whose `Option` takes 8 bytes: captures hold millions of optional times and counts.
 
 use std::num::NonZeroU64;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::elastic_net::{Line, Penalty, Row, fit};
 use crate::stats::{ErrorSummary, mean};
 
-/// Fewer rows tell no line.
+/// Fewest rows that a line is fitted to.
 const LEAST_ROWS: usize = 20;
 
 /// A row of a table, as far as its columns are known.

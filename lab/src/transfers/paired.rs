@@ -9,7 +9,7 @@ pub struct PairedTransfer {
     pub direction: Direction,
     /// When it was submitted, µs.
     pub begun_us: f64,
-    /// About the end of the step before, which did not notice its end, µs.
+    /// Estimated end of the last step at which the transfer was still running, µs.
     pub unfinished_us: f64,
     /// The standard deviation of that, µs; 0 where the step is known.
     pub unfinished_sd_us: f64,

@@ -1,4 +1,4 @@
-//! The engine's part in the host's tier of KV blocks: it launches transfers with an iteration, and learns of their ends with its outcome.
+//! KV transfers in the engine's loop: submitted when an iteration is launched, completed when its output is processed.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers records within its list")]
 
 use super::super::batch::Batch;

@@ -17,7 +17,7 @@ pub(super) struct Refused {
     least_missing: u32,
     /// [`super::HostBlocks::num_shared_changes`] when they were last offered.
     num_shared_changes: u64,
-    /// The first step in which one of them may not be a steady decode, or not yet.
+    /// The first step in which one of these requests may have stopped, or not yet begun, to be a steady decode.
     first_until: u64,
 }
 
