@@ -2,26 +2,21 @@
 
 mod args;
 pub mod capture;
+mod judging;
 mod scorecard;
 mod table;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use ridgepoint::internals::correction::Correction;
-use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
+use ridgepoint_lab::evaluate::case::correct;
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
-use ridgepoint_lab::evaluate::fold::GroupBy;
-use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
-use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport, Skipped};
+use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport};
 use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
 use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
-use ridgepoint_lab::fit::{LeftOut, Prior, fit_fold, fit_serving, leave_out};
+use ridgepoint_lab::fit::{Prior, fit_fold};
 use ridgepoint_lab::ingest::Run;
 
 use crate::common::Common;
@@ -32,6 +27,7 @@ use crate::plots::Plots;
 use crate::progress;
 pub use args::Evaluate;
 use args::{ClosedLoop, Of, Serving, Steps};
+use judging::{judged, leave_one_out};
 
 /// Judges predictions and prints the report; returns the exit code.
 pub fn run(args: &Evaluate, common: &Common) -> u8 {
@@ -59,24 +55,6 @@ fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>,
     let report = judged(&cases, skipped, seed, replaced)?;
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
     output(report.split_by(args.view.split), missed, plots)
-}
-
-/// Corrects each case with a correction that was fitted without it.
-fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failure> {
-    let bar = progress::bar(0, "{spinner} fitting without each group: {pos} replays, {elapsed}");
-    let left_out = {
-        let cases: Vec<&Case> = cases.iter().collect();
-        let prior = Prior::of_serving_runs();
-        let (all, _) = fit_serving("all", &cases, &prior, &prior.means, seed, &|| bar.inc(1))?;
-        leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
-    };
-    bar.finish_and_clear();
-    let unseen = |of: LeftOut| {
-        let name = format!("all but {}", of.group);
-        (of.group, Arc::new(Correction { name, ..of.correction }))
-    };
-    let unseen: BTreeMap<String, Arc<Correction>> = left_out.into_iter().map(unseen).collect();
-    Ok(correct_with(cases, |case| Ok(unseen.get(case.labels.group(by)).cloned()))?)
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
@@ -140,17 +118,4 @@ fn output(
         notes.push(format!("{skipped} of {all} runs could not be judged; the result lists the reasons"));
     }
     Ok(Outcome { result: report, notes, missed })
-}
-
-/// Judges cases behind a progress bar.
-fn judged(
-    cases: &[Case],
-    skipped: Vec<Skipped>,
-    seed: u64,
-    replaced: &[Baseline],
-) -> Result<EvaluationReport, Failure> {
-    let bar = progress::bar(replays(cases, replaced), "replays [{bar:30}] {pos}/{len}, {elapsed}");
-    let report = judge(cases, skipped, seed, replaced, &|| bar.inc(1))?;
-    bar.finish_and_clear();
-    Ok(report)
 }

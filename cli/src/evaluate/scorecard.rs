@@ -13,6 +13,7 @@ use ridgepoint_lab::evaluate::scorecard::{
 };
 use ridgepoint_lab::stats::ErrorSummary;
 
+use super::judging::{judged as judged_cases, leave_one_out};
 use super::table::{absolute, signed};
 use crate::calibrate::check_borrowed;
 use crate::common::Common;
@@ -49,10 +50,10 @@ pub fn run(args: &ScorecardArgs, common: &Common) -> Result<Outcome<Scorecard>, 
     let (mut cases, skipped) = serving_cases(&experiments, data_dir);
     let judge = |cases: &mut Vec<Case>, by: Option<GroupBy>| -> Result<EvaluationReport, Failure> {
         match by {
-            Some(by) => super::leave_one_out(cases, by, args.seed)?,
+            Some(by) => leave_one_out(cases, by, args.seed)?,
             None => correct(cases, args.correction.as_deref().unwrap_or("auto"))?,
         }
-        super::judged(cases, skipped.clone(), args.seed, &[])
+        judged_cases(cases, skipped.clone(), args.seed, &[])
     };
     let mut left_out = Vec::new();
     let mut without = |by: GroupBy, cases: &mut Vec<Case>| -> Result<EvaluationReport, Failure> {

@@ -91,9 +91,14 @@ impl Temporary {
         drop(listed);
         // A name is on the disk when its folder is. Some disks cannot say so.
         #[cfg(unix)]
-        let _ = File::open(super::folder(target)).and_then(|folder| folder.sync_all());
+        let _ = File::open(folder(target)).and_then(|folder| folder.sync_all());
         Ok(())
     }
+}
+
+/// The folder that a file is in.
+pub fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Removes what runs that were killed have left in a folder.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ridgepoint::internals::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
+use super::file::folder;
 use crate::named::Named;
 
 /// Endings of the files in a folder of measurements that some reader takes.
@@ -41,7 +42,7 @@ impl Place {
 
     /// The place of a file that will be made.
     pub fn of_new_file(path: &Path) -> Option<Self> {
-        Some(Place::Path(super::folder(path).canonicalize().ok()?.join(path.file_name()?)))
+        Some(Place::Path(folder(path).canonicalize().ok()?.join(path.file_name()?)))
     }
 }
 
@@ -95,7 +96,7 @@ impl Inputs {
             self.add_file(Path::new(file));
         }
         for name in OF_MODELS {
-            let folder = if path.is_dir() { path } else { super::folder(path) };
+            let folder = if path.is_dir() { path } else { folder(path) };
             self.add_file(&folder.join(name));
         }
     }

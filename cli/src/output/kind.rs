@@ -118,7 +118,7 @@ impl Kind {
             Kind::Trace => json(r#"{"displayTimeUnit":"ms","traceEvents":[{"#, &[r#""args":{"name":"engine"}"#]),
             Kind::TokenLines => json(r#"{"meta":{"#, &[r#""source":"ridgepoint"#]),
             #[cfg(feature = "probe")]
-            Kind::ProbeReport => head.starts_with(crate::probe::MARKDOWN_TITLE),
+            Kind::ProbeReport => head.starts_with(crate::probe::markdown::TITLE),
             Kind::Otlp => json(r#"{"resourceSpans":[{"#, &[r#"{"stringValue":"ridgepoint"}"#]),
             Kind::JudgedRequests => head.lines().next() == Some(REQUEST_COLUMNS),
             Kind::SweepRows => {

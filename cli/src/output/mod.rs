@@ -15,7 +15,7 @@ use ridgepoint::{Error, Result};
 
 use crate::common::Common;
 pub use file::remove_unfinished;
-use file::{Temporary, remove_abandoned};
+use file::{Temporary, folder, remove_abandoned};
 use inputs::{Inputs, Place};
 pub use kind::Kind;
 
@@ -189,11 +189,6 @@ impl Drop for OutputFolder {
         // Fails for a folder that holds something.
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
-}
-
-/// The folder that a file is in.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A file that does not have its name yet. Dropping it before [`OutputFile::keep`] leaves nothing behind.

@@ -2,8 +2,9 @@
 
 use ridgepoint_lab::evaluate::capture::{CaptureReport, Distributions, RequestTimes};
 
+use super::charts::Drawn;
 use super::charts::{Series, predicted_over_measured, quantiles, survival};
-use super::{Drawn, scatter_file};
+use super::scatter_file;
 
 /// Quantiles that stand for the draws of the knobs.
 const KNOB_QUANTILES: usize = 2000;

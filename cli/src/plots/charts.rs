@@ -8,7 +8,8 @@ use std::ops::{Range, RangeInclusive};
 use plotters::prelude::*;
 use ridgepoint_lab::stats::quantile;
 
-use super::Drawn;
+/// The text of a plot, or the reason why it cannot be drawn.
+pub type Drawn = Result<String, String>;
 
 /// Width and height, pixels.
 const SIZE: (u32, u32) = (960, 640);

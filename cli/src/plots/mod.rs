@@ -14,15 +14,12 @@ use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult
 use crate::common::Common;
 use crate::outcome::Failure;
 use crate::output::{Force, Kind, OutputFolder, Outputs};
-use charts::{Series, predicted_over_measured, quantiles, survival};
+use charts::{Drawn, Series, predicted_over_measured, quantiles, survival};
 
 /// Least number of single steps whose distribution is shown; with fewer it is that of windows.
 const MIN_SINGLE: usize = 20;
 /// Largest number of characters of a run's name in the name of a file.
 const MAX_FILE_NAME_CHARS: usize = 80;
-
-/// The text of a plot, or the reason why it cannot be drawn.
-type Drawn = Result<String, String>;
 
 /// The flag `--plot` of the subcommands of `evaluate`.
 #[derive(Debug, Args)]

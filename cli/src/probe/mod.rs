@@ -1,7 +1,7 @@
 //! `ridgepoint probe`: cold and warm requests of a running server, and which cold term dominated.
 
 mod args;
-mod markdown;
+pub mod markdown;
 mod table;
 
 use std::io::Write;
@@ -14,7 +14,6 @@ use ridgepoint_probe::capture::{Written, write};
 use ridgepoint_probe::{Report, probe};
 
 pub use args::Probe;
-pub use markdown::TITLE as MARKDOWN_TITLE;
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};

@@ -2,13 +2,14 @@
 
 use ridgepoint::internals::replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
 use ridgepoint::internals::workload::Content;
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Observer, Replay};
+use ridgepoint::replay::{KvOffload, Metrics, Observer, Replay};
 use ridgepoint::workload::Workload;
 
 use super::kv_metrics;
 use super::offload::OffloadReport;
 use super::report::{ReplayedLoad, Server, Simulation};
 use super::sessions::SessionReport;
+use super::tiers::FewerTiers;
 
 /// The data from which the optional parts of a report are made.
 pub struct Details {
@@ -18,29 +19,6 @@ pub struct Details {
     pub kv_metrics: Option<KvMetrics>,
     /// The same load on the same server with fewer tiers.
     pub fewer_tiers: FewerTiers,
-}
-
-/// The same load on the same server without some of its tiers of KV blocks, which shows what they bought.
-#[derive(Debug, Default)]
-pub struct FewerTiers {
-    /// Without the host's tier; `None` if the server has none, or if both are not to be compared.
-    pub(super) without_tier: Option<(Replay, Metrics)>,
-    /// Without the disk behind the host's tier.
-    pub(super) without_disk: Option<(Replay, Metrics)>,
-}
-
-impl FewerTiers {
-    /// Number of replays that [`Server::fewer_tiers`] makes for a server.
-    pub fn number(engine: &EngineConfig) -> usize {
-        FewerTiers::compared(engine).len()
-    }
-
-    /// The tiers of the servers that are compared: the host's tier without its disk, if the server has a disk, and then no tier.
-    fn compared(engine: &EngineConfig) -> Vec<Option<KvOffload>> {
-        let Some(tier) = &engine.kv_offload else { return Vec::new() };
-        let host_alone = tier.disk.is_some().then(|| Some(KvOffload { disk: None, ..tier.clone() }));
-        host_alone.into_iter().chain([None]).collect()
-    }
 }
 
 impl Server<'_> {

@@ -7,7 +7,7 @@ use ridgepoint::latency::{CalibratedRoofline, TransferDirection};
 use ridgepoint::replay::EngineConfig;
 use serde::Serialize;
 
-use super::offload::{Comparison, Served, copies, pays};
+use super::tiers::{Comparison, Served, copies, pays};
 use crate::text::{Page, count, number, percent, plural, shown};
 
 /// The disk tier of a replay. JSON keys are stable.

@@ -12,6 +12,7 @@ mod offload;
 mod report;
 mod sessions;
 mod table;
+mod tiers;
 
 use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
@@ -30,12 +31,13 @@ use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
-pub use details::{Details, FewerTiers};
+pub use details::Details;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 #[cfg(feature = "serve")]
 pub use load::{GeneratedLoad, ROUNDS};
 pub use report::{Server, Simulation};
+pub use tiers::FewerTiers;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]

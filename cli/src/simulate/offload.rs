@@ -1,14 +1,14 @@
 //! Report of a host's tier of KV blocks: its transfers, the same load without it, and the length from which a load pays.
 
 use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::internals::replay::{LoadOrCompute, OffloadCounters, TransferCounters};
+use ridgepoint::internals::replay::{LoadOrCompute, OffloadCounters};
 use ridgepoint::internals::units::GIB;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Replay};
 use serde::Serialize;
 
-use super::details::FewerTiers;
 use super::disk::DiskReport;
+use super::tiers::{Comparison, FewerTiers, Served, copies, pays};
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// The tier of a replay. JSON keys are stable.
@@ -35,44 +35,6 @@ pub struct OffloadReport {
     /// The disk behind the host; left out without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskReport>,
-}
-
-/// Loading a prefix against computing it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub(super) struct Comparison {
-    tokens: u32,
-    load_ms: f64,
-    saved_ms: f64,
-}
-
-impl From<LoadOrCompute> for Comparison {
-    fn from(of: LoadOrCompute) -> Self {
-        Comparison { tokens: of.tokens, load_ms: of.load_us / 1e3, saved_ms: of.saved_us / 1e3 }
-    }
-}
-
-/// Latencies of the clients, and the work of the GPU.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub(super) struct Served {
-    ttft_mean_ms: Option<f64>,
-    ttft_p90_ms: Option<f64>,
-    e2e_mean_ms: Option<f64>,
-    prefill_tokens: u64,
-    preemptions: u64,
-}
-
-impl Served {
-    fn of(replay: &Replay, metrics: &Metrics) -> Self {
-        Served {
-            ttft_mean_ms: metrics.run.ttft_ms.map(|of| of.mean),
-            ttft_p90_ms: metrics.run.ttft_ms.map(|of| of.p90),
-            e2e_mean_ms: metrics.run.e2e_ms.map(|of| of.mean),
-            prefill_tokens: replay.counters.prefill_tokens,
-            preemptions: replay.counters.preemptions,
-        }
-    }
 }
 
 impl OffloadReport {
@@ -160,22 +122,5 @@ impl OffloadReport {
                 .right("preemptions", |(_, of)| count(of.preemptions));
             page.rows(&rows, &["preemptions", "TTFT p90 ms"]);
         }
-    }
-}
-
-/// Copies of a direction in words.
-pub(super) fn copies(name: &str, of: &TransferCounters) -> String {
-    format!("{} {name} of {} GiB", count(of.count), number(Some(of.bytes as f64 / GIB)))
-}
-
-/// The lengths from which a load or a read pays, in words.
-pub(super) fn pays(name: &str, break_even: Option<&Comparison>, longest: &Comparison) -> String {
-    let both = |of: &Comparison| {
-        format!("{} ms to {name}, {} ms to compute", number(Some(of.load_ms)), number(Some(of.saved_ms)))
-    };
-    let at_most = format!("{} tokens: {}", count(u64::from(longest.tokens)), both(longest));
-    match break_even {
-        Some(of) => format!("a {name} pays from {} tokens on ({}); {at_most}", count(u64::from(of.tokens)), both(of)),
-        None => format!("a {name} never pays: computing a prefix is faster at every length; {at_most}"),
     }
 }

@@ -4,7 +4,7 @@
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 
-use super::off_table::{AttentionCall, OffTable};
+use super::attention_call::AttentionCall;
 use super::source::Source;
 use crate::measurements::{Measured, Timed};
 
@@ -44,11 +44,6 @@ pub trait Calibrated: Measured + Send + Sync {
     /// # Errors
     /// The reason; reports count the rows that are left out by reason.
     fn place(row: &Timed<Self::Call>, source: &Source) -> Result<Placed<Self>, String>;
-
-    /// Where calls go that no table of this family holds and a check scores.
-    fn off_table(_: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {
-        None
-    }
 
     /// Features of a call for the trees: sizes, work, and the padding of tiles and waves. Sizes and work are logarithms, so that
     /// a threshold is a ratio.

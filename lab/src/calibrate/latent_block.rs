@@ -8,8 +8,7 @@ use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
 use ridgepoint::internals::physics::{OperatorId, OperatorKind, StepPlan};
 use ridgepoint::{DType, Deployment, Hardware, Model, Request, Result};
 
-use super::off_table::{METHOD, OffTable, TOO_LONG};
-use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
+use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
 use super::source::Source;
 use crate::measurements::{LatentBlockCall, Timed};
 
@@ -120,33 +119,31 @@ impl<'a> BlockTimer<'a> {
     }
 }
 
-impl OffTable {
-    /// Scores whole blocks of latent attention against the sum of their operators.
-    ///
-    /// # Errors
-    /// Those of reading tables, and of contexts that are longer than the model's.
-    pub fn check_latent_blocks(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        let shortest_us = shortest_us(&self.latent_blocks);
-        let mut timers: BTreeMap<(u64, DType), BlockTimer<'_>> = BTreeMap::new();
-        let (mut predictions, mut left_out) = (Vec::with_capacity(self.latent_blocks.len()), LeftOut::new());
-        for block in &self.latent_blocks {
-            let label = block.label();
-            let floor_us = shortest_us.get(&(label.clone(), block.num_heads)).copied().unwrap_or(0.0);
-            if block.is_public && block.time_us < TIMES_THE_FLOOR * floor_us {
-                leave_out(&mut left_out, FLOOR, 1);
-                continue;
-            }
-            let timer = match timers.entry((block.num_heads, block.kv_dtype)) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(BlockTimer::new(block, hardware, tables)?),
-            };
-            predictions.push(Prediction::new("", label, block.time_us, timer.time_us(block)?));
+/// Scores whole blocks of latent attention against the sum of their operators.
+///
+/// # Errors
+/// Those of reading tables, and of contexts that are longer than the model's.
+pub fn check(blocks: &[LatentBlock], hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
+    let shortest_us = shortest_us(blocks);
+    let mut timers: BTreeMap<(u64, DType), BlockTimer<'_>> = BTreeMap::new();
+    let (mut predictions, mut left_out) = (Vec::with_capacity(blocks.len()), LeftOut::new());
+    for block in blocks {
+        let label = block.label();
+        let floor_us = shortest_us.get(&(label.clone(), block.num_heads)).copied().unwrap_or(0.0);
+        if block.is_public && block.time_us < TIMES_THE_FLOOR * floor_us {
+            leave_out(&mut left_out, FLOOR, 1);
+            continue;
         }
-        if predictions.is_empty() {
-            return Ok(OperatorReport { left_out, ..OperatorReport::default() });
-        }
-        Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
+        let timer = match timers.entry((block.num_heads, block.kv_dtype)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(BlockTimer::new(block, hardware, tables)?),
+        };
+        predictions.push(Prediction::new("", label, block.time_us, timer.time_us(block)?));
     }
+    if predictions.is_empty() {
+        return Ok(OperatorReport { left_out, ..OperatorReport::default() });
+    }
+    Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }
 
 #[cfg(test)]
@@ -174,8 +171,7 @@ mod tests {
             block(128, 201.0, true),
             block(16, 50.0, false),
         ];
-        let calls = OffTable { latent_blocks: latent_blocks.to_vec(), ..OffTable::default() };
-        let report = calls.check_latent_blocks(&hardware, &tables).expect("tables");
+        let report = check(&latent_blocks, &hardware, &tables).expect("tables");
         assert_eq!(report.left_out, LeftOut::from([(FLOOR.to_owned(), 3)]));
         assert_eq!(report.total.map(|total| total.rows), Some(2));
     }

@@ -8,11 +8,11 @@ use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::internals::physics::{AttentionHeads, Kernel};
 use ridgepoint::{Hardware, Result};
 
+use super::attention_call::{UNEVEN_WINDOW, heads_of};
 use super::families::attention::attention_key;
 use super::family::Calibrated;
-use super::off_table::{METHOD, OffTable, TOO_LONG, UNEVEN_WINDOW, heads_of};
-use super::operators::{NO_SERIES, own_series};
-use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
+use super::own_series::{NO_SERIES, own_series};
+use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
 use super::source::Source;
 use crate::measurements::{MixedCall, Timed};
 
@@ -54,35 +54,33 @@ impl MixedAttention {
     }
 }
 
-impl OffTable {
-    /// Scores calls of chunks beside decodes against the tables of each kind.
-    ///
-    /// # Errors
-    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill or decode attention.
-    pub fn check_mixed(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        if self.mixed.is_empty() {
-            return Ok(OperatorReport::default());
-        }
-        let (prefill_series, decode_series) =
-            (own_series::<PrefillModel>(hardware, tables)?, own_series::<DecodeModel>(hardware, tables)?);
-        let (mut predictions, mut left_out) = (Vec::with_capacity(self.mixed.len()), LeftOut::new());
-        for MixedAttention { key, heads, chunks, decodes, time_us } in &self.mixed {
-            let name = key.to_string();
-            if !prefill_series.contains_key(&name) || !decode_series.contains_key(&name) {
-                leave_out(&mut left_out, NO_SERIES, 1);
-                continue;
-            }
-            let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
-            let kv_heads = heads.num_kv_heads as f64;
-            let group = heads.num_heads as f64 / kv_heads;
-            let (prefill, decode) =
-                (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
-            let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);
-            let prefill =
-                PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
-            let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
-            predictions.extend(predicted_us.map(|us| Prediction::new(&name, PrefillModel::label(key), *time_us, us)));
-        }
-        Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
+/// Scores calls of chunks beside decodes against the tables of each kind.
+///
+/// # Errors
+/// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill or decode attention.
+pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
+    if calls.is_empty() {
+        return Ok(OperatorReport::default());
     }
+    let (prefill_series, decode_series) =
+        (own_series::<PrefillModel>(hardware, tables)?, own_series::<DecodeModel>(hardware, tables)?);
+    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
+    for MixedAttention { key, heads, chunks, decodes, time_us } in calls {
+        let name = key.to_string();
+        if !prefill_series.contains_key(&name) || !decode_series.contains_key(&name) {
+            leave_out(&mut left_out, NO_SERIES, 1);
+            continue;
+        }
+        let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
+        let kv_heads = heads.num_kv_heads as f64;
+        let group = heads.num_heads as f64 / kv_heads;
+        let (prefill, decode) =
+            (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
+        let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);
+        let prefill =
+            PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
+        let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
+        predictions.extend(predicted_us.map(|us| Prediction::new(&name, PrefillModel::label(key), *time_us, us)));
+    }
+    Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

@@ -1,5 +1,7 @@
-//! Builds efficiency tables from kernel measurements and scores tables on measurements.
+//! Builds efficiency tables from kernel measurements and scores tables on measurements. `rows` places the measurements,
+//! `operators` drives: it builds (`build`, `fit` for a family's kernel model, `trees` and `fill` for gaps), cross-validates and checks.
 
+mod attention_call;
 pub mod build;
 pub mod cross_validate;
 mod families;
@@ -7,9 +9,10 @@ pub mod family;
 pub mod fill;
 pub mod fit;
 pub mod latent_block;
-mod mixed_attention;
+pub mod mixed_attention;
 pub mod off_table;
 pub mod operators;
+mod own_series;
 pub mod repeated;
 pub mod report;
 pub mod rows;

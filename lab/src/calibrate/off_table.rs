@@ -1,22 +1,20 @@
 //! Measured calls that no table holds: prefill chunks on prior KV, decodes of uneven lengths, small kernels. No table is
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
+use super::attention_call::AttentionCall;
 use super::family::Calibrated;
-use super::latent_block::{LATENT_BLOCK, LatentBlock};
-use super::mixed_attention::MixedAttention;
-use super::operators::{NO_SERIES, own_series};
-use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
-use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
-use ridgepoint::internals::efficiency::family::{AttentionKey, Family, HeadSize};
+use super::latent_block::{self, LATENT_BLOCK, LatentBlock};
+use super::mixed_attention::{self, MixedAttention};
+use super::own_series::{NO_SERIES, own_series};
+use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, leave_out};
+use crate::measurements::{SmallKernelCall, Timed};
+use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer, if_any};
 use ridgepoint::internals::physics::attention::AttentionShape;
-use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::internals::physics::{
-    AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small,
-};
+use ridgepoint::internals::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
 use ridgepoint::{DType, Hardware, Result};
 
 /// Report name of prefill chunks on prior KV.
@@ -28,79 +26,8 @@ pub const MIXED: &str = "attention_mixed";
 /// Report name of kernels that only move bytes.
 pub const SMALL_KERNELS: &str = "small_kernels";
 
-pub(super) const TOO_LONG: &str = "more tokens in a request than a prediction takes";
-const ONE_TOKEN: &str = "one new token on prior KV: a prediction takes it for a decode";
-pub(super) const UNEVEN_WINDOW: &str =
-    "uneven KV lengths under a window: what each request sees does not follow from the mean";
-
-pub(super) const METHOD: &str = "looked up as in a prediction, no table holds such rows";
-
-/// Contexts count as even where the longest is at most this much longer than the mean.
-const EVEN_RATIO: f64 = 1.001;
-
 /// Activations of the timed small kernels are 16-bit.
 const ACTIVATION: DType = DType::Bfloat16;
-
-/// Whether the contexts of a call differ, so that no table holds it.
-pub(super) fn is_uneven(call: &DecodeCall) -> bool {
-    call.kv_tokens_max as f64 > call.kv_tokens_mean() * EVEN_RATIO
-}
-
-const LATENT: &str = "latent attention on prior KV or of uneven contexts: no check knows it";
-
-/// A measured attention call.
-#[derive(Debug, Clone)]
-pub struct AttentionCall {
-    /// Series that predicts it.
-    key: AttentionKey,
-    heads: Heads,
-    /// Shape of the mean request.
-    shape: AttentionShape,
-    time_us: f64,
-}
-
-impl AttentionCall {
-    /// A prefill chunk on prior KV; an error is the reason why it cannot be looked up.
-    pub(super) fn prefill(key: AttentionKey, row: &Timed<PrefillCall>) -> std::result::Result<Self, String> {
-        let (call, too_long) = (&row.call, |_| TOO_LONG);
-        let query = u32::try_from(call.num_scheduled_tokens).map_err(too_long)?;
-        let computed = u32::try_from(call.num_computed_tokens).map_err(too_long)?;
-        if query == 1 {
-            return Err(ONE_TOKEN.to_owned());
-        }
-        let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
-        let pairs = requests * visible_pairs(heads.window, query, computed) as f64;
-        let keys = requests * visible_tokens(heads.window, query, computed) as f64;
-        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &heads)?);
-        Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
-    }
-
-    /// A decode of even or uneven contexts; an error is the reason why it cannot be looked up.
-    pub(super) fn decode(key: AttentionKey, row: &Timed<DecodeCall>) -> std::result::Result<Self, String> {
-        let call = &row.call;
-        if key.window.is_some_and(|window| call.kv_tokens_max > window) {
-            return Err(UNEVEN_WINDOW.to_owned());
-        }
-        let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
-        let keys = requests * call.kv_tokens_mean();
-        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &heads)?);
-        Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
-    }
-}
-
-/// The heads of a call; an error is the reason why there is no check.
-pub(super) fn heads_of(key: &AttentionKey, heads: &Heads) -> std::result::Result<AttentionHeads, String> {
-    let HeadSize::Plain(width) = heads.head_size else { return Err(LATENT.to_owned()) };
-    Ok(AttentionHeads {
-        num_heads: heads.num_heads,
-        num_kv_heads: heads.num_kv_heads,
-        head_dim: width,
-        v_head_dim: width,
-        kv_dtype: key.kv_dtype,
-        window: heads.window,
-        is_mla: false,
-    })
-}
 
 /// A measured call of a small kernel.
 #[derive(Debug, Clone)]
@@ -184,14 +111,14 @@ pub const CHECKS: [OffTableCheck; 5] = [
         name: MIXED,
         why_off_table: "chunks beside decodes: tables hold each kind alone, a check scores them together",
         count: |calls| calls.mixed.len(),
-        check: OffTable::check_mixed,
+        check: |calls, hardware, tables| mixed_attention::check(&calls.mixed, hardware, tables),
     },
     OffTableCheck {
         operator: LATENT_BLOCK,
         name: LATENT_BLOCK,
         why_off_table: "whole blocks of latent attention: tables hold their kernels, a check scores the sum",
         count: |calls| calls.latent_blocks.len(),
-        check: OffTable::check_latent_blocks,
+        check: |calls, hardware, tables| latent_block::check(&calls.latent_blocks, hardware, tables),
     },
     OffTableCheck {
         operator: SMALL_KERNELS,
@@ -218,6 +145,12 @@ pub struct OffTable {
 }
 
 impl OffTable {
+    /// Takes an attention call among those of its kind.
+    pub(super) fn push(&mut self, call: AttentionCall) {
+        let calls = if call.is_prefill { &mut self.prefill_prior_kv } else { &mut self.decode_uneven };
+        calls.push(call);
+    }
+
     /// Scores prefill chunks on prior KV against the tables of whole prompts and of decodes.
     ///
     /// # Errors
@@ -267,7 +200,7 @@ impl OffTable {
             Prediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
         let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
-        Ok(OperatorReport::new(&predictions, |_| true, METHOD, LeftOut::new()))
+        Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, LeftOut::new()))
     }
 }
 
@@ -283,7 +216,7 @@ fn check_attention<F: Calibrated<Key = AttentionKey>>(
     }
     let own = own_series::<F>(hardware, tables)?;
     let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
-    for AttentionCall { key, heads, shape, time_us: measured_us } in calls {
+    for AttentionCall { key, heads, shape, time_us: measured_us, .. } in calls {
         if !own.contains_key(&key.to_string()) {
             leave_out(&mut left_out, NO_SERIES, 1);
             continue;
@@ -294,5 +227,5 @@ fn check_attention<F: Calibrated<Key = AttentionKey>>(
         let predicted_us = time_us(&series, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
         predictions.push(Prediction::new(&key.to_string(), F::label(key), *measured_us, predicted_us));
     }
-    Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
+    Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

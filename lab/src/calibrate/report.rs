@@ -17,6 +17,12 @@ pub(super) fn leave_out(left_out: &mut LeftOut, reason: &str, rows: usize) {
     }
 }
 
+/// How calls that no table holds are predicted.
+pub(super) const LOOKED_UP: &str = "looked up as in a prediction, no table holds such rows";
+
+/// Why a call is left out whose requests are too long for a prediction.
+pub(super) const TOO_LONG: &str = "more tokens in a request than a prediction takes";
+
 /// Simpler methods that tables are compared with: the kernel model alone, the efficiency of the nearest row, and the
 /// median efficiency of the label.
 pub const SIMPLER: [&str; 3] = ["kernel_model", "nearest_neighbour", "constant_mfu"];

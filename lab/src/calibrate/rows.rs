@@ -67,7 +67,6 @@ pub trait FamilyRows: Any {
     ) -> ridgepoint::Result<OperatorReport>;
 }
 
-const NO_CHECK: &str = "no table takes it, and no check";
 const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
 
 /// The calls that have a place. The reasons of the others go to `left_out`.
@@ -138,10 +137,7 @@ impl<F: Calibrated> FamilyVisitor<F> for Placing<'_> {
             let source = &self.sources[row.source];
             match F::place(row, source) {
                 Err(reason) => leave_out(&mut left_out, &reason, 1),
-                Ok(Placed::OffTable(call)) => match F::off_table(&mut self.rows.off_table) {
-                    Some(calls) => calls.push(call),
-                    None => leave_out(&mut left_out, NO_CHECK, 1),
-                },
+                Ok(Placed::OffTable(call)) => self.rows.off_table.push(call),
                 Ok(Placed::OnGrid(key, point)) => {
                     let row = Row { key, point, time_us: row.latency_us, source: source.name.clone() };
                     match firsts.check::<F>(row, source) {

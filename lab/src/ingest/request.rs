@@ -109,6 +109,11 @@ impl RequestTrace {
 }
 
 impl RequestRow {
+    /// Returns when the request was sent: at the client or server, else when the engine had it.
+    pub fn arrival_ns(&self) -> Option<u64> {
+        self.arrived_ns.or(self.queued_ns).map(Whole::get)
+    }
+
     /// Returns the id as a number, if it is one. Of requests that arrive together, the engine saw the lower number first.
     pub(crate) fn number(&self) -> Option<u64> {
         self.request_id.parse().ok()

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::lines::{Known, LineFit, lines};
-use crate::evaluate::capture::arrival_ns;
 use crate::evaluate::steps::case::StepCase;
 use crate::ingest::{RequestRow, RequestTrace, StepRecord};
 use ridgepoint::internals::units::ns_to_ms;
@@ -57,7 +56,7 @@ impl QueueRow {
             queue_depth: found.and_then(|step| step.num_waiting),
             running_depth: found.and_then(|step| step.num_running),
             kv_ratio: found.and_then(StepRecord::kv_ratio),
-            arrival_ns: arrival_ns(request),
+            arrival_ns: request.arrival_ns(),
             queued_ns,
         })
     }

@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
-use ridgepoint_lab::calibrate::latent_block::LATENT_BLOCK;
+use ridgepoint_lab::calibrate::latent_block::{self, LATENT_BLOCK};
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
@@ -54,7 +54,7 @@ fn a_block_takes_the_operators_between_its_layers_norms_and_feed_forward_part() 
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.24.0\"\n").unwrap();
     let rows = Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100()).unwrap();
     let tables = Tables::new(&h100(), &Engine::parse("vllm", Some("0.24")).unwrap(), None);
-    let report = rows.off_table.check_latent_blocks(&h100(), &tables).unwrap();
+    let report = latent_block::check(&rows.off_table.latent_blocks, &h100(), &tables).unwrap();
     let total = report.total.unwrap();
     assert_eq!((total.rows, report.by_dtype.keys().next().unwrap().as_str()), (1, "decodes bfloat16"));
     assert!((total.median_ape_pct - 25.0).abs() < 25.0 * REL_SAME_FORMULA, "{total:?}");

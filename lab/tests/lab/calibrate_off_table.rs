@@ -10,6 +10,7 @@ use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader
 use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_lab::calibrate::mixed_attention;
 use ridgepoint_lab::calibrate::off_table::{MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
@@ -109,7 +110,8 @@ fn chunks_beside_decodes_that_take_as_long_as_predicted_have_no_error() {
     let (most, long) = (1_u64 << 53, u32::MAX);
     let rows = format!("32,8,128,bfloat16,0,1,512,2048,8,8000,{time_us}\n32,8,128,bfloat16,0,{most},{long},0,1,1,9\n");
     let rows = rows_of(&[("attention_mixed.csv", head + &rows)]);
-    let report = made(rows.off_table.check_mixed(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    let report =
+        made(mixed_attention::check(&rows.off_table.mixed, &h100(), &Tables::new(&h100(), &Engine::default(), None)));
     assert_no_error(&report, 1);
     assert_eq!(rows.left_out_of(MIXED, false).into_values().sum::<usize>(), 1);
 }

@@ -6,8 +6,8 @@ use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, Prefill
 use ridgepoint::internals::physics::Shape;
 use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 
+use super::super::attention_call::{AttentionCall, is_uneven};
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
-use super::super::off_table::{AttentionCall, OffTable, is_uneven};
 use super::super::source::Source;
 use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};
 
@@ -36,10 +36,6 @@ impl Calibrated for PrefillModel {
         }
         Ok(Placed::OnGrid(key, attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size)))
     }
-
-    fn off_table(calls: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {
-        Some(&mut calls.prefill_prior_kv)
-    }
 }
 
 impl Calibrated for DecodeModel {
@@ -58,10 +54,6 @@ impl Calibrated for DecodeModel {
             return AttentionCall::decode(key, row).map(Placed::OffTable);
         }
         Ok(Placed::OnGrid(key, attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size)))
-    }
-
-    fn off_table(calls: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {
-        Some(&mut calls.decode_uneven)
     }
 }
 

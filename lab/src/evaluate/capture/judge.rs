@@ -8,7 +8,7 @@ use super::distributions::{Distributions, TokenGaps};
 use super::load::load;
 use super::queue_wait::{OtherWaits, QueueWaits};
 use super::read::CapturedRun;
-use super::times::{JudgedRequest, RequestTimes, arrival_ns};
+use super::times::{JudgedRequest, RequestTimes};
 use crate::evaluate::changed_loop::in_flight;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Latency, Metric, Statistic};
@@ -318,7 +318,7 @@ impl CaptureReport {
             ];
             let lengths = (of.row.num_prompt_tokens, of.row.num_output_tokens);
             let cached = (of.row.num_cached_tokens, of.num_cached_tokens, of.row.num_preemptions, of.num_preemptions);
-            rows.serialize((&of.row.request_id, arrival_ns(&of.row), lengths, cached, times))?;
+            rows.serialize((&of.row.request_id, of.row.arrival_ns(), lengths, cached, times))?;
         }
         rows.flush()
     }

@@ -1,6 +1,5 @@
 //! The load of a capture: the requests that can be sent again, at their own times, with their own lengths and prefixes.
 
-use super::times::arrival_ns;
 use crate::ingest::{Dropped, Reason, RequestRow, Whole, disagreeing_chains};
 use ridgepoint::Result;
 use ridgepoint::internals::workload::Content;
@@ -27,7 +26,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
     let all = rows.len();
     rows.retain(|row| {
-        arrival_ns(row).is_some() && row.num_prompt_tokens > Some(Whole::ZERO) && row.num_output_tokens.is_some()
+        row.arrival_ns().is_some() && row.num_prompt_tokens > Some(Whole::ZERO) && row.num_output_tokens.is_some()
     });
     let complete = rows.len();
     dropped.add_many(Reason::Incomplete, (all - complete) as u64);
@@ -36,7 +35,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     if rows.iter().any(|row| row.arrived_ns.is_none()) {
         notes.push("requests without an arrival are sent when the engine queued them".to_owned());
     }
-    rows.sort_by_key(|row| (arrival_ns(row), row.number()));
+    rows.sort_by_key(|row| (row.arrival_ns(), row.number()));
     let has_hashes = rows.iter().any(|row| !row.block_hashes.is_empty());
     let has_hits = rows.iter().any(|row| row.num_cached_tokens > Some(Whole::ZERO));
     if has_hits && !has_hashes {
@@ -47,11 +46,11 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
         notes.push("the capture tells no cached tokens: every prompt is computed whole".to_owned());
     }
     notes.extend(disagreeing_chains(&rows));
-    let start_ns = rows.first().and_then(arrival_ns).unwrap_or(0);
+    let start_ns = rows.first().and_then(RequestRow::arrival_ns).unwrap_or(0);
     let request = |row: &RequestRow| {
         let length = |tokens: Option<Whole>| u32::try_from(tokens.map_or(0, Whole::get)).unwrap_or(u32::MAX);
         let prompt = length(row.num_prompt_tokens);
-        let at_ns = arrival_ns(row).unwrap_or(start_ns).saturating_sub(start_ns);
+        let at_ns = row.arrival_ns().unwrap_or(start_ns).saturating_sub(start_ns);
         WorkloadRequest {
             content: content(row, prompt, block_size),
             sampling: row.own_sampling(),

@@ -16,5 +16,4 @@ pub use judge::{CaptureReport, CaptureServer, LimitCheck, REQUEST_COLUMNS, judge
 pub use knob::{Knob, MAX_STD_DEV_SHARE};
 pub use queue_wait::{OtherWaits, QueueWaits};
 pub use read::{CapturedRun, read_capture};
-pub(crate) use times::arrival_ns;
 pub use times::{JudgedRequest, RequestTimes};

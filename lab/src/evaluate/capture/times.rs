@@ -62,11 +62,6 @@ impl RequestTimes {
     }
 }
 
-/// When a request was sent: at the client or server, else when the engine had it.
-pub fn arrival_ns(row: &RequestRow) -> Option<u64> {
-    row.arrived_ns.or(row.queued_ns).map(Whole::get)
-}
-
 fn tpot_ms(ttft_ms: Option<f64>, e2e_ms: Option<f64>, output_tokens: u64) -> Option<f64> {
     let gaps = output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
     Some((e2e_ms? - ttft_ms?) / gaps as f64)
