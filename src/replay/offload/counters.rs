@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::disk::DiskCounters;
-use crate::replay::observe::TransferEvent;
+use super::transfer_counters::TransferCounters;
 use crate::units::ns_to_ms;
 
 /// Copies between GPU and host, and hits on the host.
@@ -36,20 +36,6 @@ pub struct OffloadCounters {
     pub disk: Option<DiskCounters>,
 }
 
-/// The copies of one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TransferCounters {
-    /// Number of copies that ended.
-    pub count: u64,
-    /// Blocks in them.
-    pub blocks: u64,
-    /// Bytes in them, on each GPU.
-    pub bytes: u64,
-    /// Time from their submission to their end, ns; it includes the wait for the copies before them.
-    pub time_ns: u64,
-}
-
 impl OffloadCounters {
     /// Tokens that were loaded from the host and used.
     pub fn loaded_tokens(&self) -> u64 {
@@ -80,15 +66,5 @@ impl OffloadCounters {
         };
         *of_asked += u64::from(asked);
         *of_hit += u64::from(hit);
-    }
-}
-
-impl TransferCounters {
-    /// Counts a copy of blocks of so many bytes.
-    pub(super) fn add(&mut self, copy: &TransferEvent, block_bytes: u64) {
-        self.count += 1;
-        self.blocks += u64::from(copy.num_blocks);
-        self.bytes += u64::from(copy.num_blocks).saturating_mul(block_bytes);
-        self.time_ns += copy.end_ns - copy.ready_ns;
     }
 }

@@ -14,11 +14,13 @@ mod host_blocks;
 mod launch;
 mod link;
 mod refused;
+mod transfer_counters;
 
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
-pub use counters::{OffloadCounters, TransferCounters};
+pub use counters::OffloadCounters;
 pub use disk::{DiskCounters, KvDisk};
+pub use transfer_counters::TransferCounters;
 
 use std::collections::VecDeque;
 

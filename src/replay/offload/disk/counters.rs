@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::counters::TransferCounters;
+use super::super::transfer_counters::TransferCounters;
 use crate::units::ns_to_ms;
 
 /// Copies between host and disk, and hits on the disk. The bytes of its copies are those of all GPUs together.
