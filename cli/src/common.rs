@@ -9,7 +9,7 @@ use ridgepoint::internals::efficiency::ENGINES;
 use ridgepoint::{EfficiencyMode, Engine, Options};
 
 use crate::data_dir::refuse_unread_tables;
-use crate::named::Named;
+use crate::input_paths::Named;
 use crate::outcome::{Failure, Format};
 
 /// Flags of every subcommand.

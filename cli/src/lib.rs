@@ -16,8 +16,8 @@ mod fit;
 mod hardware;
 mod hint;
 mod ingest;
+mod input_paths;
 mod models;
-mod named;
 mod outcome;
 mod output;
 mod plots;
@@ -115,7 +115,7 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
     let mut definition = Cli::command();
     let parsed = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
         let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
-        cli.common.named = named::named(&definition, &matches);
+        cli.common.named = input_paths::named(&definition, &matches);
         Ok(cli)
     });
     let Cli { command, common } = match parsed {

@@ -18,7 +18,7 @@ use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series, UNIT, VALUES, columns};
-use super::thinning::{Value, interpolated};
+use super::table_compression::{Value, interpolated};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
 /// the coefficients are damaged, and times between and beyond the knots would overflow.

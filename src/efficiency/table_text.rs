@@ -12,7 +12,7 @@ use super::keys::Key;
 use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 use super::table::{MEASURED, residual_of};
-use super::thinning::{Value, knots_that_matter};
+use super::table_compression::{Value, knots_that_matter};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
 pub struct SeriesDraft<F: Family> {

@@ -12,13 +12,13 @@ use crate::hardware::{Architecture, Hardware, InterconnectKind, SERVER_GPUS};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
+use super::fallback_gpus::{fallback_gpus, is_same_chip};
 use super::families::{FamilyVisitor, for_each_family};
 use super::family::Family;
 use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
-use super::stand_ins::{fallback_gpus, is_same_chip};
 use super::table::Table;
 
 /// The tables that were read, by GPU, folder and operator, each a [`Table`] of the operator's family; `None` for a file that is not

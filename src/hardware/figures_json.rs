@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::sense::{MAX_SMS, check_16_bit_peak, limits};
+use super::plausible::{MAX_SMS, check_16_bit_peak, limits};
 use super::spec::Hardware;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};

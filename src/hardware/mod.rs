@@ -28,12 +28,12 @@
 //! # Ok::<(), ridgepoint::Error>(())
 //! ```
 
+mod builtin_mismatch;
 mod catalogue;
 mod figures_json;
 mod parse;
-mod sense;
+mod plausible;
 pub(crate) mod spec;
-mod twin;
 
 pub use catalogue::builtin_names;
 pub(crate) use spec::{Architecture, Hardware, HostLink, Interconnect, InterconnectKind, NetworkKind, SERVER_GPUS};

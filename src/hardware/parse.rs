@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::sense::{Sense, check_peaks};
+use super::plausible::{Sense, check_peaks};
 use super::spec::{
     Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
     SERVER_GPUS,

@@ -2,7 +2,7 @@
 
 use crate::dtype::WeightFormat;
 
-use super::names::OperatorKind;
+use super::operator_id::OperatorKind;
 use super::rows::Rows;
 
 /// A weight matrix of one rank and the rows that are multiplied with it.

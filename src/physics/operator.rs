@@ -5,7 +5,7 @@ use crate::model::Window;
 
 use super::communication::{Collective, RankGroup};
 use super::experts::Experts;
-use super::names::{OperatorGroup, OperatorId};
+use super::operator_id::{OperatorGroup, OperatorId};
 use super::state_shape::{StateHeads, StateKernel};
 
 /// Heads and formats of an attention call on one rank.

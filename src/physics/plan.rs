@@ -14,15 +14,15 @@ use super::check::{check, distinct_windows, has_chunked_attention};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
-use super::names::{OperatorGroup, OperatorId, OperatorKind, intern, window_suffix};
-use super::offload::Offloaded;
 use super::operator::Operator;
+use super::operator_id::{OperatorGroup, OperatorId, OperatorKind, intern, window_suffix};
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::rows::Step;
 use super::sampler::{self, Sampler};
 use super::streams;
 use super::template::Template;
+use super::weight_offload::Offloaded;
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
 ///

@@ -11,8 +11,8 @@ use crate::deployment::{Deployment, GenerationConfig};
 use crate::engine::Engine;
 use crate::model::{Model, SamplerWork, SamplingParams};
 
-use super::names::OperatorKind::{Penalties, Sampling};
 use super::operator::Kernel;
+use super::operator_id::OperatorKind::{Penalties, Sampling};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::truncation::{DRAWN_LAUNCHES, REDUCTION_TILE, Truncation, drawn_bytes_per_logit};

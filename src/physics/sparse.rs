@@ -16,10 +16,10 @@ use crate::model::{Indexer, MlaAttention, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::matrix::Matrix;
-use super::names::OperatorKind::{
+use super::operator::AttentionHeads;
+use super::operator_id::OperatorKind::{
     IndexCacheWrite, IndexerDecode, IndexerKProj, IndexerPrefill, IndexerQProj, IndexerQuant,
 };
-use super::operator::AttentionHeads;
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 

@@ -4,7 +4,7 @@ use crate::dtype::WeightFormat;
 use crate::model::{Recurrence, StateMixer};
 
 use super::matrix::Matrix;
-use super::names::OperatorKind::*;
+use super::operator_id::OperatorKind::*;
 use super::ranks::Context;
 use super::rows::Rows;
 use super::state_shape::{STATE_KERNELS, StateHeads, StateKernel};

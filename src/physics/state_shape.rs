@@ -8,7 +8,7 @@
 use crate::dtype::DType;
 use crate::model::{Recurrence, StateMixer};
 
-use super::names::OperatorKind::{self, *};
+use super::operator_id::OperatorKind::{self, *};
 use super::ranks::Ranks;
 use super::work::{Shape, Work};
 

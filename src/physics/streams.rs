@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 
-use super::names::OperatorKind;
+use super::operator_id::OperatorKind;
 use super::rows::Rows;
 use super::template::Template;
 

@@ -7,8 +7,8 @@
 use crate::engine::Engine;
 use crate::model::SamplerWork;
 
-use super::names::OperatorKind::{self, *};
 use super::operator::Kernel;
+use super::operator_id::OperatorKind::{self, *};
 use super::rows::Rows;
 use super::template::Template;
 

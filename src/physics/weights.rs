@@ -5,7 +5,7 @@ use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, 
 
 use super::matrix::Matrix;
 use super::mla::latent_width;
-use super::names::OperatorKind::{self, *};
+use super::operator_id::OperatorKind::{self, *};
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::{Context, Ranks};
 use super::rows::Rows;

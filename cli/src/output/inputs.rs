@@ -7,7 +7,7 @@ use ridgepoint::internals::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
 use super::file::folder;
-use crate::named::Named;
+use crate::input_paths::Named;
 
 /// Endings of the files in a folder of measurements that some reader takes.
 const ENDINGS: [&str; 2] = ["csv", "parquet"];

@@ -1,8 +1,9 @@
 //! Builds efficiency tables from kernel measurements and scores tables on measurements. `rows` places the measurements,
-//! `operators` drives: it builds (`build`, `fit` for a family's kernel model, `trees` and `fill` for gaps), cross-validates and checks.
+//! `calibrate_family` drives: it builds (`build`, `fit` for a family's kernel model, `trees` and `fill` for gaps), cross-validates and checks.
 
 mod attention_call;
 pub mod build;
+pub mod calibrate_family;
 pub mod cross_validate;
 mod families;
 pub mod family;
@@ -11,7 +12,6 @@ pub mod fit;
 pub mod latent_block;
 pub mod mixed_attention;
 pub mod off_table;
-pub mod operators;
 mod own_series;
 pub mod repeated;
 pub mod report;

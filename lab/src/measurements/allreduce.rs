@@ -5,8 +5,8 @@ use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
 use ridgepoint::internals::input::Row;
 use ridgepoint::{DType, Result};
 
+use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 
 /// An all-reduce.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -6,8 +6,8 @@ use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::model::Window;
 use ridgepoint::{DType, Result};
 
+use super::columns::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};
 use super::source::SourceFormat;
-use super::tables::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};
 
 /// The heads that an attention call works on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

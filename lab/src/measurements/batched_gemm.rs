@@ -5,8 +5,8 @@ use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::kernel_model::BatchedGemmModel;
 use ridgepoint::internals::input::Row;
 
+use super::columns::{Call, Measured, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};
 
 /// Inputs and outputs of a product that the public table names, as DeepSeek-V3 has them.
 const PUBLIC_OPERATORS: &str = "mla_gen_pre or mla_gen_post";

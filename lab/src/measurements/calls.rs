@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use super::tables::Call;
+use super::columns::Call;
 
 /// A call and its measured time.
 #[derive(Debug, Clone, PartialEq)]

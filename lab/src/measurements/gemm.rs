@@ -5,8 +5,8 @@ use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::kernel_model::GemmModel;
 use ridgepoint::internals::input::Row;
 
+use super::columns::{Call, Measured, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};
 
 /// A projection: `y[m,n] = x[m,k] · W[k,n]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 use ridgepoint::internals::input::Row;
 use ridgepoint::{DType, Result};
 
+use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, KV_DTYPES, MAX_COUNT, PublicTable, public_columns, size};
 
 /// The latent attention of one layer of DeepSeek-V3 in 16 bits: projections, norms, rotary embedding, cache write, attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

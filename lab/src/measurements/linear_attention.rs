@@ -6,8 +6,8 @@ use ridgepoint::internals::input::Row;
 use ridgepoint::internals::model::Recurrence;
 use ridgepoint::internals::physics::StateKernel;
 
+use super::columns::{Call, Measured, PublicTable, check_divides, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, check_divides, public_columns, size};
 
 const STATE_KERNELS: &str = "conv_prefill, conv_decode, chunk_scan or state_update";
 const PUBLIC_STATE_KERNELS: &str =

@@ -41,6 +41,7 @@ mod attention;
 mod batched_gemm;
 mod calls;
 mod certificate;
+mod columns;
 mod gemm;
 mod latent_block;
 mod linear_attention;
@@ -52,7 +53,6 @@ mod parquet_claims;
 mod public_table;
 mod small_kernels;
 mod source;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +61,7 @@ pub use attention::{DecodeCall, Heads, MixedCall, PrefillCall};
 pub use batched_gemm::BatchedGemmCall;
 pub use calls::Timed;
 pub use certificate::CERTIFICATE_FILE;
+pub use columns::{Call, Measured};
 pub use gemm::GemmCall;
 pub use latent_block::LatentBlockCall;
 pub use linear_attention::StateCall;
@@ -68,12 +69,11 @@ pub use moe::MoeCall;
 pub use nccl::ExchangeCall;
 pub use small_kernels::SmallKernelCall;
 pub use source::{SourceFile, SourceFormat};
-pub use tables::{Call, Measured};
 
 use crate::stats::median;
 use calls::AllCalls;
 use certificate::Certificate;
-use tables::{PublicTable, latency_us};
+use columns::{PublicTable, latency_us};
 
 /// All measurements of a folder, each row with its source.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use ridgepoint::internals::efficiency::family::Routing;
 use ridgepoint::internals::efficiency::kernel_model::MoeModel;
 use ridgepoint::internals::input::Row;
 
+use super::columns::{Call, Measured, PublicTable, check_divides, matmul_format, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, check_divides, matmul_format, public_columns, size};
 
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 

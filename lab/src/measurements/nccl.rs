@@ -5,8 +5,8 @@ use ridgepoint::internals::input::Row;
 use ridgepoint::internals::physics::communication::Collective;
 use ridgepoint::{DType, Result};
 
+use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 
 const COLLECTIVES: &str = "all_gather, reduce_scatter, alltoall or all_reduce";
 

@@ -3,8 +3,8 @@
 use ridgepoint::Result;
 use ridgepoint::internals::input::Row;
 
+use super::columns::{Call, PublicTable, public_columns, size};
 use super::source::SourceFormat;
-use super::tables::{Call, PublicTable, public_columns, size};
 
 /// The kernel of `scale_matrix_perf.parquet`: activations divided by known scales, one launch.
 const QUANTISE_FP8: &str = "quantise_fp8";

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::hardware::Interconnect;
-    use crate::physics::{OperatorGroup, names::OperatorKind};
+    use crate::physics::{OperatorGroup, operator_id::OperatorKind};
 
     fn crossing(gpu: &str, kernel: Kernel) -> Result<Option<Crossing>> {
         over(&Hardware::find(gpu).expect("a built-in GPU"), kernel)

@@ -115,8 +115,8 @@ fn an_unknown_dtype_lists_the_known_ones() {
 #[test]
 fn the_documented_dtypes_are_the_accepted_ones() {
     let message = bad_gemm("none,1,2,3,4").to_string();
-    assert!(message.contains(tables::MATMUL_FORMATS), "{message}");
-    for name in tables::MATMUL_FORMATS.split(", ") {
+    assert!(message.contains(columns::MATMUL_FORMATS), "{message}");
+    for name in columns::MATMUL_FORMATS.split(", ") {
         assert_eq!(MatmulFormat::parse(name).unwrap().to_string(), name);
     }
 }

@@ -14,8 +14,8 @@ use crate::model::{LayerGroup, Model};
 use crate::units::GIB;
 
 use super::experts::Experts;
-use super::names::OperatorKind::{self, KvBProj, KvBProjContext, LmHead};
 use super::operator::{Kernel, Operator};
+use super::operator_id::OperatorKind::{self, KvBProj, KvBProjContext, LmHead};
 use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
