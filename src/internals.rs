@@ -87,8 +87,8 @@ pub mod model {
 pub mod physics {
     pub use crate::physics::cuda_graph::{Captures, CudaGraphs};
     pub use crate::physics::experts::Experts;
-    pub use crate::physics::operator_id::{OperatorId, OperatorKind};
     pub use crate::physics::operator::{Kernel, Operator};
+    pub use crate::physics::operator_id::{OperatorId, OperatorKind};
     pub use crate::physics::plan::StepPlan;
     pub use crate::physics::state_shape::{StateHeads, StateKernel, StateShape};
     pub use crate::physics::*;

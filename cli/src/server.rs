@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 #[cfg(feature = "serve")]
 use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::server_config::{Engine, ServerConfig};
+use ridgepoint::server_config::{ServedEngine, ServerConfig};
 use ridgepoint::{Hardware, Model, Options, StepModel};
 use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;
@@ -94,7 +94,7 @@ pub fn served(
     hardware: Hardware,
     options: &Options,
     notes: &mut Vec<String>,
-) -> ridgepoint::Result<(Served, Engine)> {
+) -> ridgepoint::Result<(Served, ServedEngine)> {
     let engine = server.engine_config(&model, &hardware, &options.engine)?;
     let deployment = server.deployment;
     let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
@@ -114,7 +114,11 @@ impl ServerArgs {
     ///
     /// # Errors
     /// Names and files that cannot be found; a server that does not fit or cannot run.
-    pub fn open(&self, options: &Options, outputs: &mut Outputs) -> Result<(Served, Engine, Vec<String>), Failure> {
+    pub fn open(
+        &self,
+        options: &Options,
+        outputs: &mut Outputs,
+    ) -> Result<(Served, ServedEngine, Vec<String>), Failure> {
         let (server, mut notes) = self.config()?;
         outputs.reads([&server.model, &server.hardware]);
         outputs.reads(server.transfers_file());

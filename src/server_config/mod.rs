@@ -94,7 +94,7 @@ pub struct ServerConfig {
 
 /// The engine that a replay runs on.
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct ServedEngine {
     /// Scheduler and cache.
     pub config: EngineConfig,
     /// The memory equation. It may find no blocks if the file gives their number.
@@ -202,7 +202,7 @@ impl ServerConfig {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`],
     /// [`EngineConfig::validate`] and a file of KV transfers.
-    pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &crate::Engine) -> Result<Engine> {
+    pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &crate::Engine) -> Result<ServedEngine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
             Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,
@@ -246,7 +246,7 @@ impl ServerConfig {
         }
         config.validate().map_err(|error| error.of(&self.origin))?;
         let blocks_are_given = self.num_gpu_blocks_override.is_some();
-        Ok(Engine { config, capacity, blocks_are_given, kv_transfers, notes })
+        Ok(ServedEngine { config, capacity, blocks_are_given, kv_transfers, notes })
     }
 
     /// Remarks on arguments with which vLLM does not start.

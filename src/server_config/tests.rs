@@ -20,7 +20,7 @@ fn problems(result: Result<ServerConfig>) -> Vec<String> {
     }
 }
 
-fn engine(more: &str) -> Result<Engine> {
+fn engine(more: &str) -> Result<ServedEngine> {
     let server = parse(more).unwrap();
     let (model, _) = server.find_model(None).unwrap();
     server.engine_config(&model, &server.find_hardware(None).unwrap(), &crate::Engine::default())

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Engine, ServerConfig};
+use super::{ServedEngine, ServerConfig};
 use crate::error::{Error, Result};
 use crate::input::Keys;
 use crate::latency::{CalibratedRoofline, KvTransfers, TransferDirection};
@@ -84,7 +84,7 @@ impl ServerConfig {
     }
 }
 
-impl Engine {
+impl ServedEngine {
     /// Returns the latency model of this engine: steps, the host's delays of their correction, and KV transfers as measured, or
     /// else as the GPU's link to its host gives them.
     ///

@@ -16,7 +16,7 @@ use ridgepoint::internals::workload::{
     KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory,
 };
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::server_config::Engine;
+use ridgepoint::server_config::ServedEngine;
 use ridgepoint::workload::Load;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
@@ -81,7 +81,7 @@ pub struct Replayable {
     model: Model,
     hardware: Hardware,
     deployment: Deployment,
-    engine: Engine,
+    engine: ServedEngine,
     latency: CalibratedRoofline,
     notes: Vec<String>,
 }

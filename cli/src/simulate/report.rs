@@ -9,7 +9,7 @@ use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, replay};
-use ridgepoint::server_config::Engine;
+use ridgepoint::server_config::ServedEngine;
 use ridgepoint::workload::Workload;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub struct Server<'a> {
     pub model: &'a Model,
     pub hardware: &'a Hardware,
     pub deployment: &'a Deployment,
-    pub engine: &'a Engine,
+    pub engine: &'a ServedEngine,
     pub latency: &'a CalibratedRoofline,
     /// Times steps instead of `latency`.
     pub fitted: Option<&'a FittedBlackBox>,

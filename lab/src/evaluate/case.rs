@@ -9,7 +9,7 @@ use super::measured::Measured;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
-use ridgepoint::server_config::Engine as ServedEngine;
+use ridgepoint::server_config::ServedEngine;
 use ridgepoint::workload::Workload;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel};
 
