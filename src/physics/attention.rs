@@ -1,5 +1,5 @@
 //! Attention over an explicit KV cache: multi-head, grouped-query and multi-query, prefill chunks and decodes. FLOPs of the
-//! softmax are left out.
+//! softmax are left out. `template` applies these formulas to the sums over a step's batch.
 
 use crate::dtype::DType;
 use crate::model::GqaAttention;
