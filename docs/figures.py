@@ -44,6 +44,14 @@ class NoData(Exception):
     """A report needs measurements that are not at hand."""
 
 
+def printed(line):
+    """The standard output of a command that runs in the root of the checkout. A failure ends the script."""
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
 class Reports:
     """JSON output of the commands that figures come from. Each command runs once."""
 
@@ -78,21 +86,16 @@ class Reports:
         if self.reuse and kept.exists():
             return json.loads(kept.read_text())
         print(f"ridgepoint {line}", file=sys.stderr, flush=True)
-        done = subprocess.run([self.command, *map(str, arguments), "--format", "json"], cwd=ROOT, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"exit code {done.returncode}: {done.stderr}")
-        kept.write_text(done.stdout)
-        return json.loads(done.stdout)
+        text = printed([self.command, *map(str, arguments), "--format", "json"])
+        kept.write_text(text)
+        return json.loads(text)
 
     def tested(self, binary, name):
         """What the tests of this name print."""
         line = f"cargo test --locked -p ridgepoint --test {binary} {name} -- --nocapture"
         if line not in self.known:
             print(line, file=sys.stderr, flush=True)
-            done = subprocess.run(line.split(), cwd=ROOT, capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"exit code {done.returncode}: {done.stdout}{done.stderr}")
-            self.known[line] = done.stdout
+            self.known[line] = printed(line.split())
         return self.known[line]
 
     def fitted(self):
@@ -102,10 +105,7 @@ class Reports:
             out.mkdir(parents=True, exist_ok=True)
             line = [".ci/corrections.sh", self.command, str(self.path()), str(out), "--format", "json"]
             print(" ".join(line), file=sys.stderr, flush=True)
-            done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"exit code {done.returncode}: {done.stderr}")
-            self.known["fit"] = json.loads(done.stdout)
+            self.known["fit"] = json.loads(printed(line))
         return self.known["fit"]
 
     def shown(self, line):
@@ -118,10 +118,7 @@ class Reports:
         for path in re.findall(r"--out (\S+)", line):
             (ROOT / path).unlink(missing_ok=True)
         line = re.sub(rf"^({re.escape(CARGO_RUN)}|ridgepoint\b)", self.command, line, flags=re.MULTILINE)
-        done = subprocess.run(["bash", "-euc", line], cwd=ROOT, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"exit code {done.returncode}: {done.stderr}")
-        return done.stdout
+        return printed(["bash", "-euc", line])
 
 
 def cells(line):

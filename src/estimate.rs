@@ -74,7 +74,7 @@ pub struct StepEstimate {
     pub total_flops: f64,
     /// Bytes moved in memory by one rank.
     pub total_bytes: f64,
-    /// Model FLOP utilisation, 0 to 1: FLOPs over step time and peak. The peak is that of 16 bits, or of the weights' format if lower.
+    /// Model FLOP utilisation, 0 to 1: FLOPs over step time and peak. The peak is that of 16 bits, or of the weights' format if it has fewer.
     pub mfu: f64,
     /// Memory bandwidth utilisation, 0 to 1: bytes over step time and bandwidth.
     pub mbu: f64,

@@ -131,7 +131,7 @@ impl FaultKind {
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,
-    /// The message that was met, at most a few hundred characters.
+    /// The message of the error, cut to a few hundred characters.
     pub detail: String,
 }
 

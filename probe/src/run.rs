@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 }
 
-/// The reason to send no further request, if there is one.
+/// Returns why no further request is sent; `None` if the run goes on.
 fn hopeless(report: &Report) -> Option<String> {
     let sent: Vec<&RequestRecord> = report.one_by_one().collect();
     let last = sent.last()?.fault()?;

@@ -27,13 +27,13 @@ struct BeyondRanks {
 }
 
 impl CollectiveCurve {
-    /// Slices an engine's own all-reduce at the number of ranks.
+    /// Returns the curve of an engine's own all-reduce over `gpus` ranks.
     pub fn all_reduce(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let shape = ExchangeShape::all_reduce(0.0, gpus);
         CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond: None }
     }
 
-    /// Slices a collective of NCCL at the number of ranks.
+    /// Returns the curve of a collective of NCCL over `gpus` ranks.
     pub fn nccl(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(gpus);
         let measured = gpus.min(most);

@@ -4,8 +4,8 @@
 //! whole experts. Either way, with data parallelism the experts see the tokens of all replicas: a step's requests are
 //! those of one replica, and the others are assumed to run the same batch.
 //!
-//! FLOPs and bytes count uniform routing. How far skewed routing is from that is in the efficiencies of the tables, which were
-//! measured under a power law for more than 16 experts.
+//! FLOPs and bytes count uniform routing. The effect of skewed routing is in the efficiencies of the tables: above 16 experts they
+//! were measured under a power law.
 
 use super::work::{Shape, Work};
 

@@ -54,10 +54,12 @@ impl KvCache {
     pub(super) fn find_cached(&mut self, state: &Slot) -> (u32, u32) {
         self.found.clear();
         let most = (state.num_tokens() - 1) / self.block_size;
-        let shared = match state.was_preempted {
-            _ if !self.is_caching => 0,
-            true => most as usize,
-            false => state.hashes.len().min(most as usize),
+        let shared = if !self.is_caching {
+            0
+        } else if state.was_preempted {
+            most as usize
+        } else {
+            state.hashes.len().min(most as usize)
         };
         let mut free = 0;
         for block in (0..shared).map(|index| hash_of(state, index)).map_while(|hash| self.pool.find(hash)) {

@@ -86,7 +86,7 @@ pub(super) fn check_rate(problems: &mut Vec<String>, pattern: ArrivalPattern, pe
     }
 }
 
-/// Records a concurrency or a number of starts that is out of range; `what` starts.
+/// Adds a problem for a concurrency or a number of starts that is out of range. `what` names the things that start.
 pub(super) fn check_concurrency(problems: &mut Vec<String>, concurrency: u32, number: u64, what: &str) {
     if concurrency == 0 {
         problems.push("concurrency = 0 must be at least 1".to_owned());

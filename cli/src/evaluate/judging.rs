@@ -32,7 +32,7 @@ pub(super) fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Resul
 }
 
 /// Judges cases behind a progress bar.
-pub(super) fn judged(
+pub(super) fn judge_cases(
     cases: &[Case],
     skipped: Vec<Skipped>,
     seed: u64,

@@ -27,7 +27,7 @@ use crate::plots::Plots;
 use crate::progress;
 pub use args::Evaluate;
 use args::{ClosedLoop, Of, Serving, Steps};
-use judging::{judged, leave_one_out};
+use judging::{judge_cases, leave_one_out};
 
 /// Judges predictions and prints the report; returns the exit code.
 pub fn run(args: &Evaluate, common: &Common) -> u8 {
@@ -52,7 +52,7 @@ fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>,
         None => correct(&mut cases, &args.view.correction.correction)?,
     }
     let replaced = if args.attribute { &Baseline::REPLACED[..] } else { &[] };
-    let report = judged(&cases, skipped, seed, replaced)?;
+    let report = judge_cases(&cases, skipped, seed, replaced)?;
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
     output(report.split_by(args.view.split), missed, plots)
 }
@@ -62,7 +62,7 @@ fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Outcome<EvaluationR
     let rows = read_closed_loop(&args.files)?;
     let (mut cases, skipped) = closed_loop_cases(&rows, &args.backend, common.data_dir());
     correct(&mut cases, &args.view.correction.correction)?;
-    let report = judged(&cases, skipped, args.view.seed, &[])?;
+    let report = judge_cases(&cases, skipped, args.view.seed, &[])?;
     output(report.split_by(args.view.split), None, plots)
 }
 

@@ -13,7 +13,7 @@ use ridgepoint_lab::evaluate::scorecard::{
 };
 use ridgepoint_lab::stats::ErrorSummary;
 
-use super::judging::{judged as judged_cases, leave_one_out};
+use super::judging::{judge_cases, leave_one_out};
 use super::table::{absolute, signed};
 use crate::calibrate::check_borrowed;
 use crate::common::Common;
@@ -53,7 +53,7 @@ pub fn run(args: &ScorecardArgs, common: &Common) -> Result<Outcome<Scorecard>, 
             Some(by) => leave_one_out(cases, by, args.seed)?,
             None => correct(cases, args.correction.as_deref().unwrap_or("auto"))?,
         }
-        judged_cases(cases, skipped.clone(), args.seed, &[])
+        judge_cases(cases, skipped.clone(), args.seed, &[])
     };
     let mut left_out = Vec::new();
     let mut without = |by: GroupBy, cases: &mut Vec<Case>| -> Result<EvaluationReport, Failure> {

@@ -105,7 +105,7 @@ impl Inputs {
         self.files.extend(Place::of_file(path).map(|place| (place, path.to_owned())));
     }
 
-    /// The input at a place. A run that writes efficiency tables reads none.
+    /// Returns the input at a place. With `writes_tables`, the tables of `bench_data/` are no inputs.
     pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
         let table = self.tables.get(place).filter(|_| !writes_tables);
         let input = self.files.get(place).or(table)?;

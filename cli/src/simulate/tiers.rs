@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::text::{count, number};
 
-/// The same load on the same server without some of its tiers of KV blocks, which shows what they bought.
+/// Replays of the same load on the same server with fewer tiers of KV blocks, to compare with.
 #[derive(Debug, Default)]
 pub struct FewerTiers {
     /// Without the host's tier; `None` if the server has none, or if both are not to be compared.

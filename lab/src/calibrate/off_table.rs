@@ -145,7 +145,7 @@ pub struct OffTable {
 }
 
 impl OffTable {
-    /// Takes an attention call among those of its kind.
+    /// Adds an attention call to those of its kind.
     pub(super) fn push(&mut self, call: AttentionCall) {
         let calls = if call.is_prefill { &mut self.prefill_prior_kv } else { &mut self.decode_uneven };
         calls.push(call);

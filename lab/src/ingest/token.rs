@@ -22,7 +22,7 @@ pub struct Chunk {
 pub struct RequestTokens {
     /// The request.
     pub request_id: String,
-    /// Its tokens, each of which is a row of the token table.
+    /// The request's chunks of tokens; each is a row of the token table.
     #[serde(skip)]
     pub chunks: Vec<Chunk>,
 }

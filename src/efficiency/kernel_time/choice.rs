@@ -255,13 +255,11 @@ impl Choice<'_> {
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let assumed = Routing::assumed(num_experts);
         let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
-        let distance = |key: &MoeKey| match counts_a_gate_too_many(key) {
-            true => f64::INFINITY,
-            false => {
-                format_distance(key.format, format, stand_in)
-                    + of_routing(key.routing)
-                    + expert_layer_distance(key, &layer)
+        let distance = |key: &MoeKey| {
+            if counts_a_gate_too_many(key) {
+                return f64::INFINITY;
             }
+            format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
         let MoeKey { format, routing, .. } = found[0].series.key;

@@ -110,7 +110,7 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     paths.into_iter().map(|(path, method, operation)| (path.to_owned(), json!({ method: operation }))).collect()
 }
 
-/// An operation that answers without a body. `name` describes the name in its path, with an example.
+/// Describes a GET route. `name` is the description and an example of the name in its path, if it has one.
 fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, name: Option<(&str, &str)>) -> Value {
     let mut responses = responses::<T>(types, &["400", "401", "500", "503"]);
     let parameter = name.map(|(description, example)| {
