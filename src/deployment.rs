@@ -1,67 +1,85 @@
 //! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
 //! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`, `model`.
 
-use std::num::NonZeroU32;
-
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::arguments;
+use crate::arguments::{Engines, Given, Kind, Rows, Section};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
-use crate::input::{Keys, Log, parse_json};
+use crate::input::{Keys, Log, NumberRange, parse_json};
 use crate::model::SamplingParams;
 
-/// vLLM's engine arguments, under their own names and with their own defaults.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Deployment {
-    /// Ranks that share every layer's matrices.
-    pub tensor_parallel_size: u32,
-    /// Stages that share the layers.
-    pub pipeline_parallel_size: u32,
-    /// Replicas of the attention. With expert parallelism, the experts are spread over all of them.
-    pub data_parallel_size: u32,
-    /// Each rank holds whole experts instead of a slice of each.
-    pub enable_expert_parallel: bool,
-    /// Most requests in a step.
-    pub max_num_seqs: u32,
-    /// Most tokens in a step.
-    pub max_num_batched_tokens: u32,
-    /// Longest context; `None` is the model's own limit.
-    pub max_model_len: Option<u32>,
-    /// Share of device memory that the engine may use.
-    pub gpu_memory_utilization: f64,
-    /// GiB of each GPU's weights that stay in host memory, of the first layers. Kernels read them over the bus in every step.
+arguments! {
+    /// vLLM's engine arguments, under their own names and with their own defaults.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub struct Deployment,
+    /// The rows of [`Deployment`].
+    DEPLOYMENT_ARGUMENTS of Section::Deployment;
+
+    tensor_parallel_size: u32 = 1, "GPUs that share every layer's matrices",
+        COUNT, alias(&["tp", "tensor_parallelism"]), default("1");
+    pipeline_parallel_size: u32 = 1, "Pipeline stages that share the layers",
+        COUNT, alias(&["pp", "pipeline_parallelism"]), default("1");
+    data_parallel_size: u32 = 1, "Replicas of the attention part; a batch is that of one replica",
+        COUNT, alias(&["dp", "data_parallelism"]), default("1");
+    enable_expert_parallel: bool = false, "Place whole experts on each GPU instead of a slice of every expert",
+        Kind::Switch, alias(&["ep"]);
+    max_num_seqs: u32 = 256, "Most requests in a step; also limits the CUDA graph sizes",
+        COUNT, default("256");
+    max_num_batched_tokens: u32 = 8192, "Most tokens in a step",
+        TOKENS, default("8192");
+    max_model_len: Option<u32> = None, "Longest context of a request, tokens",
+        TOKENS, default("the model's own limit");
+    gpu_memory_utilization: f64 = 0.9, "Share of GPU memory that the engine may use",
+        Kind::Number(NumberRange::above_zero(1.0, "")), must_be("a share of the memory, above 0 and at most 1"), value("SHARE"), default("0.9");
     #[serde(skip_serializing_if = "crate::units::is_zero")]
-    pub cpu_offload_gb: f64,
-    /// KV cache format; `None` is vLLM's `auto`: the checkpoint's scheme, else the model's dtype.
-    pub kv_cache_dtype: Option<DType>,
-    /// Tokens of a KV block.
-    pub block_size: u32,
-    /// Launch every kernel from the host, without CUDA graphs and without compiled kernels.
-    pub enforce_eager: bool,
-    /// Steps that replay CUDA graphs; `None` is vLLM's default, [`CudagraphMode::FullAndPiecewise`].
+    cpu_offload_gb: f64 = 0.0, "GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step",
+        Kind::Number(NumberRange::from_zero(f64::MAX, "")), must_be(OFFLOAD), value("GIB"), default("0");
+    kv_cache_dtype: Option<DType> = None, "Number format of the KV cache; auto takes the checkpoint's, else the model's own",
+        Kind::Own(kv_cache_dtype), must_be("auto, fp8, bfloat16 or float16"), value("FORMAT"), default("auto");
+    block_size: u32 = 16, "Tokens of a KV block",
+        COUNT, default("16");
+    enforce_eager: bool = false, "Launch every kernel from the host, without CUDA graphs",
+        Kind::Switch;
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cudagraph_mode: Option<CudagraphMode>,
-    /// Numbers of tokens that graphs are captured for, ascending; empty for vLLM's own choice.
+    cudagraph_mode: Option<CudagraphMode> = None, "Steps that replay CUDA graphs",
+        Kind::Name(&["FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE", "NONE"]), value("MODE"), default("FULL_AND_PIECEWISE"), within("compilation_config");
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cudagraph_capture_sizes: Vec<u32>,
-    /// Largest size of vLLM's own choice; `None` is `min(2·max_num_seqs, 512)`.
+    cudagraph_capture_sizes: Vec<u32> = Vec::new(), "Numbers of tokens that graphs are captured for, ascending, as in 1,2,4,8",
+        Kind::Wholes, must_be("a list of numbers of tokens, each at least 1"), default("vLLM's choice"), within("compilation_config");
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_cudagraph_capture_size: Option<u32>,
-    /// Attention kernels. `None` leaves the choice to vLLM.
+    max_cudagraph_capture_size: Option<u32> = None, "Largest number of tokens that a graph is captured for",
+        COUNT, default("twice max_num_seqs, at most 512"), within("compilation_config");
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attention_backend: Option<AttentionBackend>,
-    /// Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel.
+    attention_backend: Option<AttentionBackend> = None, "Attention kernels, by vLLM's name of their backend; only FLASH_ATTN's were measured",
+        Kind::Name(&["FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASH_ATTN_MLA", "FLASHINFER_MLA", "FLASHMLA", "CUTLASS_MLA", "TRITON_MLA"]),
+        must_be("a backend of vLLM: FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, FLASH_ATTN_MLA, FLASHINFER_MLA, FLASHMLA, CUTLASS_MLA or TRITON_MLA"), value("NAME");
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub disable_custom_all_reduce: bool,
-    /// Source of the sampling parameters of requests that set none.
-    pub generation_config: GenerationConfig,
-    /// Sampling parameters in place of those of that source: the server's, or those that all requests set themselves.
+    disable_custom_all_reduce: bool = false, "Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel",
+        Kind::Switch;
+    generation_config: GenerationConfig = GenerationConfig::Auto, "Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones",
+        Kind::Name(&["auto", "vllm"]), must_be("auto or vllm: the file of another folder is not read"), value("SOURCE"), default("auto");
     #[serde(skip_serializing_if = "crate::units::is_zero")]
-    pub override_generation_config: SamplingParams,
+    override_generation_config: SamplingParams = SamplingParams::default(), "Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of a load set themselves here, too, as in '{\"temperature\": 0}'; lists of requests may have columns for them",
+        Kind::Object(sampling_params);
+}
+
+/// A number of at least one.
+const COUNT: Kind = Kind::Whole(1, u32::MAX as u64);
+/// A number of tokens.
+const TOKENS: Kind = Kind::Tokens(1, u32::MAX as u64);
+
+/// Reads a format of the KV cache; `auto` is null.
+fn kv_cache_dtype(value: &Value) -> Option<Value> {
+    serde_json::to_value(DType::parse_or_auto(value.as_str()?)?).ok()
+}
+
+fn sampling_params(keys: &Keys<'_>, _: &'static str) -> Option<Value> {
+    serde_json::to_value(SamplingParams::read_override(keys)).ok()
 }
 
 /// Source of the server's default sampling parameters. vLLM's third choice, a folder, is not supported.
@@ -128,34 +146,9 @@ pub(crate) fn name_of(value: &impl Serialize) -> String {
 /// Values of `cpu_offload_gb`, in words.
 const OFFLOAD: &str = "a number of GiB, at least 0";
 
-/// A name in any case.
-fn read_name<T: DeserializeOwned>(value: &Value) -> Option<T> {
-    T::deserialize(Value::String(value.as_str()?.to_uppercase())).ok()
-}
-
-impl Default for Deployment {
-    fn default() -> Self {
-        Deployment {
-            tensor_parallel_size: 1,
-            pipeline_parallel_size: 1,
-            data_parallel_size: 1,
-            enable_expert_parallel: false,
-            max_num_seqs: 256,
-            max_num_batched_tokens: 8192,
-            max_model_len: None,
-            gpu_memory_utilization: 0.9,
-            cpu_offload_gb: 0.0,
-            kv_cache_dtype: None,
-            block_size: 16,
-            enforce_eager: false,
-            cudagraph_mode: None,
-            cudagraph_capture_sizes: Vec::new(),
-            max_cudagraph_capture_size: None,
-            attention_backend: None,
-            disable_custom_all_reduce: false,
-            generation_config: GenerationConfig::Auto,
-            override_generation_config: SamplingParams::default(),
-        }
+impl<'de> Deserialize<'de> for Deployment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Deployment::try_from(Map::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -202,65 +195,16 @@ impl Deployment {
 
     fn from_map(origin: &str, map: &Map<String, Value>) -> Result<Self> {
         let log = Log::default();
-        let keys = Keys::of_map("", map, &log);
-        let deployment = Deployment::read(&keys);
-        keys.finish();
+        let given = Rows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM).read("", map, &log);
+        let deployment = Deployment::checked(&given, &log);
         Ok(log.finish(origin, Some(deployment))?.0)
     }
 
-    /// Reads the fields of this type and records all problems; wrong values count as absent.
-    pub(crate) fn read(keys: &Keys<'_>) -> Self {
-        let mut deployment = Deployment::default();
-        for (key, size) in deployment.sizes() {
-            *size = keys.whole(key, 1..=u32::MAX).unwrap_or(*size);
-        }
-        for (key, flag) in [
-            ("enable_expert_parallel", &mut deployment.enable_expert_parallel),
-            ("enforce_eager", &mut deployment.enforce_eager),
-            ("disable_custom_all_reduce", &mut deployment.disable_custom_all_reduce),
-        ] {
-            *flag = keys.flag(key).unwrap_or(*flag);
-        }
-        deployment.max_model_len = keys.whole("max_model_len", 1..=u32::MAX);
-        let modes = "FULL_AND_PIECEWISE, FULL, FULL_DECODE_ONLY, PIECEWISE or NONE";
-        deployment.cudagraph_mode = keys.read("cudagraph_mode", modes, read_name);
-        let sizes = "a list of numbers of tokens, each at least 1";
-        let read_sizes = |value: &Value| Vec::<NonZeroU32>::deserialize(value).ok();
-        let sizes = keys.read("cudagraph_capture_sizes", sizes, read_sizes).unwrap_or_default();
-        deployment.cudagraph_capture_sizes = sizes.into_iter().map(NonZeroU32::get).collect();
-        deployment.max_cudagraph_capture_size = keys.whole("max_cudagraph_capture_size", 1..=u32::MAX);
-        let backends = "a backend of vLLM: FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, FLASH_ATTN_MLA, \
-                        FLASHINFER_MLA, FLASHMLA, CUTLASS_MLA or TRITON_MLA";
-        deployment.attention_backend = keys.read("attention_backend", backends, read_name);
-        let share = "a share of the memory, above 0 and at most 1";
-        let utilization = keys.read("gpu_memory_utilization", share, |value| {
-            value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
-        });
-        deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
-        let offload = keys.read("cpu_offload_gb", OFFLOAD, |value| value.as_f64().filter(|gb| *gb >= 0.0));
-        deployment.cpu_offload_gb = offload.unwrap_or_default();
-        let kv_cache_dtype = keys
-            .read("kv_cache_dtype", "auto, fp8, bfloat16 or float16", |value| DType::parse_or_auto(value.as_str()?));
-        deployment.kv_cache_dtype = kv_cache_dtype.flatten();
-        let source = "auto or vllm: the file of another folder is not read";
-        let generation_config =
-            keys.read("generation_config", source, |value| GenerationConfig::deserialize(value).ok());
-        deployment.generation_config = generation_config.unwrap_or_default();
-        deployment.override_generation_config = SamplingParams::read_override(keys);
-        deployment.problems().into_iter().for_each(|problem| keys.log.problem(problem));
+    /// Takes the fields from values that were read, and records what contradicts each other.
+    pub fn checked(given: &Given, log: &Log) -> Self {
+        let deployment = Deployment::from_given(given);
+        deployment.problems().into_iter().for_each(|problem| log.problem(problem));
         deployment
-    }
-
-    /// The sizes with their keys, parallel groups first.
-    fn sizes(&mut self) -> [(&'static str, &mut u32); 6] {
-        [
-            ("tensor_parallel_size", &mut self.tensor_parallel_size),
-            ("pipeline_parallel_size", &mut self.pipeline_parallel_size),
-            ("data_parallel_size", &mut self.data_parallel_size),
-            ("max_num_seqs", &mut self.max_num_seqs),
-            ("max_num_batched_tokens", &mut self.max_num_batched_tokens),
-            ("block_size", &mut self.block_size),
-        ]
     }
 
     /// Checks everything that does not depend on a model.
@@ -277,10 +221,16 @@ impl Deployment {
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut own = self.clone();
-        let sizes = own.sizes().map(|(key, size)| (key, *size));
-        let zeros = sizes.into_iter().chain([("max_model_len", self.max_model_len.unwrap_or(1))]);
-        let zeros = zeros.filter(|(_, value)| *value == 0);
+        let sizes = [
+            ("tensor_parallel_size", self.tensor_parallel_size),
+            ("pipeline_parallel_size", self.pipeline_parallel_size),
+            ("data_parallel_size", self.data_parallel_size),
+            ("max_num_seqs", self.max_num_seqs),
+            ("max_num_batched_tokens", self.max_num_batched_tokens),
+            ("block_size", self.block_size),
+            ("max_model_len", self.max_model_len.unwrap_or(1)),
+        ];
+        let zeros = sizes.into_iter().filter(|(_, value)| *value == 0);
         let mut problems: Vec<String> = zeros.map(|(key, _)| format!("{key} = 0 must be at least 1")).collect();
         let parallel = self.num_gpus();
         if parallel > 65_536 {

@@ -74,6 +74,7 @@
 #[cfg(test)]
 extern crate self as ridgepoint;
 
+pub mod arguments;
 mod cold_start;
 pub mod hardware;
 pub mod kv_capacity;

@@ -63,7 +63,8 @@ impl Log {
         self.problems.borrow_mut().push(text.into());
     }
 
-    fn problem_of(&self, key: String, reason: impl Display) {
+    /// Records a fault of a key. The first such key is the place of the error.
+    pub fn problem_of(&self, key: String, reason: impl Display) {
         self.problem(format!("{key} {reason}"));
         self.key.borrow_mut().get_or_insert(key);
     }

@@ -30,6 +30,11 @@ impl NumberRange {
         NumberRange { min: Some(min), max, unit }
     }
 
+    /// Returns the least number, `None` for anything above 0, and the greatest one.
+    pub const fn bounds(&self) -> (Option<f64>, f64) {
+        (self.min, self.max)
+    }
+
     /// Returns whether a number is in the range.
     pub fn contains(&self, number: f64) -> bool {
         self.min.map_or(number > 0.0, |min| number >= min) && number <= self.max

@@ -1,0 +1,233 @@
+//! Reads arguments from keys and values, wherever they come from: files, bodies, flags, axes. All faults of a source are recorded
+//! together; what was read has the arguments' own names and the forms of their kinds.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{Argument, Engines, Kind, Standing};
+use crate::error::cut;
+use crate::input::{Keys, Log, MAX_PROBLEMS, contradiction, did_you_mean, object_or_text, shown};
+
+/// The arguments that a source may have: lists of rows, of one engine.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    rows: Vec<&'static Argument>,
+}
+
+/// Values that were given, under the fields that they set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given(Map<String, Value>);
+
+impl Given {
+    /// Returns the value of a field; `None` if it was not given, or is `auto`.
+    pub fn get<T: DeserializeOwned>(&self, field: &str) -> Option<T> {
+        // Values have the forms of their kinds, so that they are always of the field's type.
+        T::deserialize(self.0.get(field)?).ok()
+    }
+
+    /// Returns whether a field was given.
+    pub fn has(&self, field: &str) -> bool {
+        self.0.contains_key(field)
+    }
+
+    /// Returns the values, each in the form of its kind.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.0
+    }
+}
+
+/// A value as a source has it.
+struct Entry<'a> {
+    /// The key as it was written.
+    written: Cow<'a, str>,
+    /// The key spelled as an argument.
+    name: String,
+    value: Cow<'a, Value>,
+    /// Whether the key is the argument's `no_` form.
+    is_negated: bool,
+}
+
+impl Rows {
+    /// Joins lists of rows, and takes those of `engines`.
+    pub fn new(lists: &[&'static [Argument]], engines: Engines) -> Self {
+        let rows = lists.iter().copied().flatten().filter(|row| row.engines.meets(engines)).collect();
+        Rows { rows }
+    }
+
+    /// Returns the rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Argument> {
+        self.rows.iter().copied()
+    }
+
+    /// Returns the place of the row that a key names, and whether the key is its `no_` form.
+    fn find(&self, name: &str) -> Option<(usize, bool)> {
+        let place = |name: &str| self.rows.iter().position(|row| row.name == name || row.aliases.contains(&name));
+        if let Some(at) = place(name) {
+            return Some((at, false));
+        }
+        let at = place(name.strip_prefix("no_")?)?;
+        self.rows.get(at).filter(|row| matches!(row.kind, Kind::Switch)).map(|_| (at, true))
+    }
+
+    /// Reads the arguments of an object. A key whose value is null counts as absent, and one that no row has is a fault. Messages put
+    /// `path` before keys.
+    pub fn read(&self, path: &str, map: &Map<String, Value>, log: &Log) -> Given {
+        let mut found: BTreeMap<usize, Entry<'_>> = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+            let name = spelled(key);
+            if let Some(nested) = self.nested(&name, value) {
+                for (key, value) in nested.iter().filter(|(_, value)| !value.is_null()) {
+                    match self.find(key).filter(|(at, _)| self.is_within(*at, &name)) {
+                        Some(place) => self.enter(&mut found, place, Entry::of(key.clone(), value.clone()), log),
+                        None => log.note(format!("{name}.{} has no influence here", cut(key))),
+                    }
+                }
+            } else if let Some(place) = self.find(self.without_object(&name)) {
+                let entry = Entry { written: key.into(), name, value: Cow::Borrowed(value), is_negated: place.1 };
+                self.enter(&mut found, place, entry, log);
+            } else {
+                unknown.push(name);
+            }
+        }
+        let given = self.check(path, &found, log);
+        self.report_unknown(path, &unknown, log);
+        given
+    }
+
+    /// Returns the object of a key in which rows are nested, as `compilation_config`.
+    fn nested(&self, name: &str, value: &Value) -> Option<Map<String, Value>> {
+        self.rows.iter().find(|row| row.within == Some(name))?;
+        object_or_text(value)
+    }
+
+    fn is_within(&self, at: usize, object: &str) -> bool {
+        self.rows.get(at).is_some_and(|row| row.within == Some(object))
+    }
+
+    /// Returns the argument of a dotted key, as in `compilation_config.cudagraph_mode`.
+    fn without_object<'k>(&self, name: &'k str) -> &'k str {
+        let Some((object, nested)) = name.split_once('.') else { return name };
+        let is_nested = self.rows.iter().any(|row| row.within == Some(object) && row.name == nested);
+        if is_nested { nested } else { name }
+    }
+
+    /// Records a value of a row; several names of one setting must agree.
+    fn enter<'a>(
+        &self,
+        found: &mut BTreeMap<usize, Entry<'a>>,
+        (at, is_negated): (usize, bool),
+        entry: Entry<'a>,
+        log: &Log,
+    ) {
+        let entry = Entry { is_negated, ..entry };
+        let Some(earlier) = found.get(&at) else {
+            found.insert(at, entry);
+            return;
+        };
+        let kind = self.rows.get(at).map_or(Kind::Any, |row| row.kind);
+        if earlier.read(kind) != entry.read(kind) {
+            let is_same_name = earlier.name == entry.name;
+            let name = |of: &Entry<'_>| if is_same_name { of.written.to_string() } else { of.name.clone() };
+            log.problem(contradiction((&name(earlier), &earlier.value), (&name(&entry), &entry.value)));
+        }
+    }
+
+    /// Brings the values into the forms of their kinds and checks what goes together.
+    fn check(&self, path: &str, found: &BTreeMap<usize, Entry<'_>>, log: &Log) -> Given {
+        let names: Map<String, Value> = found
+            .iter()
+            .filter_map(|(at, entry)| Some((self.rows.get(*at)?.name.to_owned(), (*entry.value).clone())))
+            .collect();
+        let keys = Keys::of_map(path, &names, log);
+        let mut given = Given::default();
+        for (at, entry) in found {
+            let Some(row) = self.rows.get(*at) else { continue };
+            let name = keys.path_of(&entry.name);
+            match row.standing {
+                Standing::WithoutInfluence => continue,
+                Standing::NotModelled(reason) => {
+                    if is_set(&entry.value) && !row.off.iter().any(|off| is_text(&entry.value, off)) {
+                        log.problem_of(name, format_args!("= {} {reason}", shown(&entry.value)));
+                    }
+                    continue;
+                }
+                Standing::Modelled => {}
+            }
+            let Some(value) = entry.read(row.kind) else {
+                log.problem_of(name, format_args!("= {} must be {}", shown(&entry.value), row.expected()));
+                continue;
+            };
+            let value = match row.kind {
+                Kind::Object(read) => read(&keys, row.name).unwrap_or(value),
+                _ => value,
+            };
+            given.0.insert(row.sets.to_owned(), value);
+        }
+        for row in self.rows.iter().filter(|row| keys.has(row.name)) {
+            for (other, reason) in row.excludes.iter().filter(|(other, _)| keys.has(other)) {
+                keys.problem(row.name, format_args!("cannot be given with {other}{}", because(reason)));
+            }
+            for (others, reason) in row.needs.iter().filter(|(others, _)| !others.iter().any(|other| keys.has(other))) {
+                keys.problem(row.name, format_args!("needs {}{}", others.join(" or "), because(reason)));
+            }
+        }
+        given
+    }
+
+    /// Records every key that no row has, with the nearest names. Only modelled arguments are suggested.
+    fn report_unknown(&self, path: &str, unknown: &[String], log: &Log) {
+        let (no_keys, prefix) = (Map::new(), Log::default());
+        let keys = Keys::of_map(path, &no_keys, &prefix);
+        let modelled = || self.rows.iter().filter(|row| row.standing == Standing::Modelled).map(|row| row.name);
+        for (at, name) in unknown.iter().enumerate() {
+            // The problems beyond these are counted, not shown.
+            let hint = if at < MAX_PROBLEMS { did_you_mean(name, modelled()) } else { None };
+            let hint = hint.unwrap_or_else(|| format!("known are {}", modelled().collect::<Vec<_>>().join(", ")));
+            log.problem_of(keys.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn of(name: String, value: Value) -> Self {
+        Entry { written: name.clone().into(), name, value: Cow::Owned(value), is_negated: false }
+    }
+
+    /// The value in the form of its kind.
+    fn read(&self, kind: Kind) -> Option<Value> {
+        match kind.read(&self.value)? {
+            Value::Bool(on) if self.is_negated => Some(Value::Bool(!on)),
+            value => Some(value),
+        }
+    }
+}
+
+/// Spells a key as an argument: `--max-num-seqs` becomes `max_num_seqs`.
+fn spelled(key: &str) -> String {
+    key.trim().trim_start_matches("--").replace('-', "_").to_lowercase()
+}
+
+/// Whether a value switches something on: anything but false, null, zero, and an empty text, list or object.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(on) => *on,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !matches!(text.trim().to_lowercase().as_str(), "" | "none" | "null" | "false" | "0"),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+    }
+}
+
+/// Whether a value reads as this text.
+fn is_text(value: &Value, text: &str) -> bool {
+    value.as_str().map_or_else(|| value.to_string() == text, |given| given.trim() == text)
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
