@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = "src|lab|cli|probe|bindings|bench_data|tests|docs|examples|page|fuzz|benches"
+FOLDERS = "src|replay|serve|lab|cli|probe|bindings|bench_data|tests|docs|examples|page|fuzz|benches"
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
-use ridgepoint::internals::input::files_in;
+use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor};
+use ridgepoint::input::files_in;
 
 use crate::outcome::Failure;
 
@@ -35,7 +35,7 @@ pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     let operators = operators()?;
     for gpu in folders(&data_dir.join("bench_data")) {
-        let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
+        let is_gpu = ridgepoint_replay::find_hardware(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
         let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));
         let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
         unread.retain(|path| !is_read(path));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::correction::builtin_corrections;
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
-use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
-use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
-use ridgepoint::internals::input::files_in;
-use ridgepoint::internals::units::{GIB, si};
+use ridgepoint::correction::builtin_corrections;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor};
+use ridgepoint::unstable::efficiency::table::{Header, SeriesHeader};
+use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind};
+use ridgepoint::input::files_in;
+use ridgepoint::units::{si, GIB};
 use ridgepoint::{DType, Engine, Error, Hardware};
 use serde::Serialize;
 
@@ -129,7 +129,7 @@ pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareRepor
     let data_dir = common.data_dir();
     Ok(Outcome::of(match &args.name {
         Some(name) => {
-            let mut entry = detail(Hardware::find_in(data_dir, name)?, data_dir)?;
+            let mut entry = detail(ridgepoint_replay::find_hardware(data_dir, name)?, data_dir)?;
             args.series.as_ref().map_or(Ok(()), |texts| entry.choose_series(texts))?;
             HardwareReport::One(Box::new(entry))
         }
@@ -144,7 +144,7 @@ impl HardwareReport {
     /// A hardware or table file that is malformed.
     pub fn list(data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
         let entry = |name: &String| {
-            Ok(GpuEntry { table_headers: None, ..detail(Hardware::find_in(data_dir, name)?, data_dir)? })
+            Ok(GpuEntry { table_headers: None, ..detail(ridgepoint_replay::find_hardware(data_dir, name)?, data_dir)? })
         };
         let entries = names(data_dir)?.iter().map(entry).collect::<ridgepoint::Result<_>>()?;
         Ok(HardwareReport::List { hardware: entries })

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::error::ContextKind;
-use ridgepoint::internals::server_config::NOT_MODELLED;
+use ridgepoint_replay::server_config::NOT_MODELLED;
 use ridgepoint::{Error, ErrorKind};
 use ridgepoint_lab::evaluate::report::Skipped;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::input::files_in;
-use ridgepoint::internals::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window, builtin_models};
-use ridgepoint::internals::physics::{Memory, ParameterCounts};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::input::files_in;
+use ridgepoint::model::{builtin_models, Attention, LayerGroup, Recurrence, SamplingParams, Window};
+use ridgepoint::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 #[cfg(feature = "serve")]
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::server_config::{ServedEngine, ServerConfig};
+use ridgepoint::latency::KvTransfers;
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use ridgepoint::{Hardware, Model, Options, StepModel};
 use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
-use ridgepoint::internals::replay::Distribution;
-use ridgepoint::internals::units::si;
+use ridgepoint_replay::Distribution;
+use ridgepoint::units::si;
 
 /// Width of paragraphs if stdout is no terminal.
 const DEFAULT_WIDTH: usize = 100;

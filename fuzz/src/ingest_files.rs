@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use ridgepoint::internals::cold_start::{FittedRates, Rates, Storage};
+use ridgepoint_replay::cold_start::{FittedRates, Rates, Storage};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::EngineConfig;
+use ridgepoint_replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
 use ridgepoint_lab::cold_start::{compare, read_start_logs};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, judge_capture, read_capture};

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::EfficiencyMode;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Largest relative difference of sums of the same numbers in another order.

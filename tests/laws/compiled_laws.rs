@@ -9,7 +9,7 @@ use batches::{absurd_batch, any_batch, any_request};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::EfficiencyMode;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepModel};
 
 /// Largest relative difference that compiling may make.

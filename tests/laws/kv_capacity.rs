@@ -5,9 +5,9 @@ use crate::common;
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::internals::kv_capacity::OVERHEAD_BYTES;
-use ridgepoint::internals::units::GIB;
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint::kv_capacity::OVERHEAD_BYTES;
+use ridgepoint::units::GIB;
+use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{Deployment, Engine};
 
 /// Largest error of a server whose model is text alone, percent.

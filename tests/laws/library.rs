@@ -6,8 +6,9 @@ use crate::compare;
 use std::path::PathBuf;
 
 use compare::is_rel;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::internals::physics::{GraphMode, OperatorGroup};
+use ridgepoint::{EfficiencyMode, Provenance};
+use ridgepoint::OperatorGroup;
+use ridgepoint::physics::GraphMode;
 use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,6 @@ mod common;
 mod compare;
 
 mod allocations;
-mod cold_start;
 mod compiled;
 mod compiled_laws;
 mod continuity;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ridgepoint::ErrorKind;
-use ridgepoint::internals::model::builtin_models;
+use ridgepoint::model::builtin_models;
 use ridgepoint::{Error, Model};
 use serde_json::{Map, Value, json};
 

@@ -2,8 +2,8 @@
 
 use ridgepoint::ErrorKind;
 
-use ridgepoint::internals::model::builtin_models;
-use ridgepoint::internals::physics::StepPlan;
+use ridgepoint::model::builtin_models;
+use ridgepoint::physics::StepPlan;
 use ridgepoint::model::builtin_names;
 use ridgepoint::{Deployment, GenerationConfig, Model};
 
@@ -249,7 +249,7 @@ fn deployments_written_before_the_key_are_read_as_vllm_does() {
 
 #[test]
 fn the_server_of_an_experiment_takes_vllms_key() {
-    use ridgepoint::server_config::ServerConfig;
+    use ridgepoint_replay::server_config::ServerConfig;
     let parse = |more: &str| ServerConfig::parse("e.yaml", &format!("model: llama-3.1-8b\nhardware: h100\n{more}"));
     assert_eq!(parse("").unwrap().deployment.generation_config, GenerationConfig::Auto);
     assert_eq!(parse("generation-config: vllm\n").unwrap().deployment.generation_config, GenerationConfig::Vllm);

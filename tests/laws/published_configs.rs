@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::internals::physics::StepPlan;
+use ridgepoint::physics::StepPlan;
 use ridgepoint::{Deployment, ErrorKind, Model};
 
 use crate::common::data_pack;
@@ -85,7 +85,7 @@ fn built_in_models_are_the_published_ones() {
     for (name, path) in files {
         let id = name.replace("--", "/");
         let Some(builtin) =
-            ridgepoint::internals::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id))
+            ridgepoint::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id))
         else {
             continue;
         };

@@ -10,10 +10,11 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::is_within_another;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::internals::model::Attention;
-use ridgepoint::internals::physics::{BatchSums, OperatorGroup};
+use ridgepoint::unstable::efficiency::is_within_another;
+use ridgepoint::{EfficiencyMode, Provenance};
+use ridgepoint::model::Attention;
+use ridgepoint::OperatorGroup;
+use ridgepoint::physics::BatchSums;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Sums of the same numbers in another order.

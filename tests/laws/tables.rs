@@ -6,8 +6,8 @@ use ridgepoint::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use compare::is_rel;
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 

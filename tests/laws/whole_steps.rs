@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::{Bound, EfficiencyMode};
-use ridgepoint::internals::model::SamplingParams;
-use ridgepoint::internals::physics::OperatorGroup;
+use ridgepoint::{Bound, EfficiencyMode};
+use ridgepoint::model::SamplingParams;
+use ridgepoint::OperatorGroup;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 
 /// Greatest median error. Without what the board's power allows, it is 3.2 % on the H100 and 7.7 % on the H200.

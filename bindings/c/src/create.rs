@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::EfficiencyMode;
+use ridgepoint::latency::KvTransfers;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{CorrectionChoice, Deployment, Hardware, Model, Options, StepModel};
 

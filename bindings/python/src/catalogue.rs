@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::model::builtin_models;
-use ridgepoint::internals::physics::ParameterCounts;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::model::builtin_models;
+use ridgepoint::physics::ParameterCounts;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::internals::replay::KvDisk;
-use ridgepoint::replay::{KvOffload, SchedulingPolicy};
-use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
+use ridgepoint::latency::KvTransfers;
+use ridgepoint_replay::KvDisk;
+use ridgepoint_replay::{KvOffload, SchedulingPolicy};
+use ridgepoint_replay::server_config::{SchedulerOptions, ServerConfig};
 use ridgepoint::{Deployment, Engine};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use ridgepoint::internals::cold_start::{CompileCache, FittedRates, Rates, Storage};
+use ridgepoint_replay::cold_start::{CompileCache, FittedRates, Rates, Storage};
 use ridgepoint::{Hardware, Model};
 
 use crate::common::{number_in, one_of};

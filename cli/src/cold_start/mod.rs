@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint_replay::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::{Deployment, Options};
 use ridgepoint_lab::cold_start::{ColdStartFit, StartLog, compare, read_start_logs};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The table of `cold-start`: terms and their parts, their origins, and measured starts.
 
-use ridgepoint::internals::cold_start::{Part, RateName, Seconds, StartUp};
-use ridgepoint::internals::units::si;
+use ridgepoint_replay::cold_start::{Part, RateName, Seconds, StartUp};
+use ridgepoint::units::si;
 use ridgepoint_lab::cold_start::{ColdStartFit, LoggedStart, MeasuredTerm, RateFit};
 use serde::Serialize;
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::internals::correction::{Correction, Level};
-use ridgepoint::internals::workload::check_memory;
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
+use ridgepoint_replay::workload::check_memory;
 use ridgepoint::{CorrectionChoice, Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
     CaptureReport, CaptureServer, Distributions, GapStatistics, LimitCheck, OtherWaits, QueueWaits, WorkCount,

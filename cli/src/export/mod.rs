@@ -6,8 +6,8 @@ mod llm_d;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::latency::KvTransfers;
 use ridgepoint::latency::CalibratedRoofline;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 //! models out. Uses the library's `fit` and `evaluate`.
 
 use ridgepoint::ErrorKind;
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;

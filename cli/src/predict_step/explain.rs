@@ -1,9 +1,9 @@
 //! One sentence per slow operator: its limit, and a way to speed it up.
 
-use ridgepoint::internals::correction::Term;
-use ridgepoint::internals::efficiency::Bound;
-use ridgepoint::internals::physics::OperatorGroup as Group;
-use ridgepoint::internals::units::duration;
+use ridgepoint::correction::Term;
+use ridgepoint::Bound;
+use ridgepoint::OperatorGroup as Group;
+use ridgepoint::units::duration;
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use crate::text::{percent, plural, quantity};
@@ -109,7 +109,7 @@ mod tests {
                 bound_us: 0.0,
                 efficiency: 0.0,
                 share: 0.25,
-                provenance: ridgepoint::internals::efficiency::Provenance::Learned,
+                provenance: ridgepoint::Provenance::Learned,
             };
             let said = sentence(&step).unwrap();
             assert!(

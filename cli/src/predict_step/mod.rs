@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::step_report::{StepReport, Subject};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::step_report::{StepReport, Subject};
 use ridgepoint::{EfficiencyMode, Request, StepEstimate};
 use serde::{Serialize, Serializer};
 

@@ -9,17 +9,15 @@ use axum::extract::State;
 use axum::response::Response;
 use hyper::Request;
 use hyper::header::HeaderMap;
-use ridgepoint::internals::input::{Keys, Log, NumberRange};
-use ridgepoint::internals::replay::KvWatch;
-use ridgepoint::internals::workload::OpenedLoad;
-use ridgepoint::internals::workload::{
-    KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory,
-};
+use ridgepoint::input::{Keys, Log, NumberRange};
+use ridgepoint_replay::KvWatch;
+use ridgepoint_replay::workload::OpenedLoad;
+use ridgepoint_replay::workload::{check_memory, KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Load;
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::{Format, RequestFile};
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::Load;
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
-use ridgepoint::internals::physics::OperatorGroup;
+use ridgepoint::OperatorGroup;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::model::builtin_names;
 use ridgepoint::{Deployment, Hardware, Model, Options, Provenance, Request, StepModel};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::internals::cold_start::{Seconds, StartUp};
-use ridgepoint::internals::replay::HeldReport;
-use ridgepoint::internals::units::{NS_PER_S, US_PER_S};
+use ridgepoint_replay::cold_start::{Seconds, StartUp};
+use ridgepoint_replay::HeldReport;
+use ridgepoint::units::{NS_PER_S, US_PER_S};
 use serde::Serialize;
 
 use crate::cold_start::{OpenedRates, StartArgs, start, terms};

@@ -1,9 +1,9 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint::internals::replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
-use ridgepoint::internals::workload::Content;
-use ridgepoint::replay::{KvOffload, Metrics, Observer, Replay};
-use ridgepoint::workload::Workload;
+use ridgepoint_replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
+use ridgepoint_replay::workload::Content;
+use ridgepoint_replay::{KvOffload, Metrics, Observer, Replay};
+use ridgepoint_replay::workload::Workload;
 
 use super::kv_metrics;
 use super::offload::OffloadReport;

@@ -18,11 +18,11 @@ use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 
 use clap::Args;
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::replay::KvWatch;
-use ridgepoint::internals::replay::export::TokenMeta;
-use ridgepoint::internals::workload::{KeptContents, check_memory};
+use ridgepoint::Correction;
+use ridgepoint::latency::FittedBlackBox;
+use ridgepoint_replay::KvWatch;
+use ridgepoint_replay::export::TokenMeta;
+use ridgepoint_replay::workload::{check_memory, KeptContents};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
 use crate::deployment::Served;

@@ -1,16 +1,14 @@
 //! A load replayed on a server, and its report.
 
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::replay::{
-    ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics,
-};
-use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::latency::FittedBlackBox;
+use ridgepoint_replay::{ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics};
+use ridgepoint_replay::{Intervals, Spread, SpreadSampler};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, replay};
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Workload;
+use ridgepoint_replay::{replay, EngineConfig, Metrics, Observer, Replay};
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::Workload;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
-use ridgepoint::internals::physics::{OperatorId, OperatorKind, StepPlan};
+use ridgepoint::EfficiencyMode;
+use ridgepoint::unstable::efficiency::{Tables, Timer};
+use ridgepoint::physics::{OperatorId, OperatorKind, StepPlan};
 use ridgepoint::{DType, Deployment, Hardware, Model, Request, Result};
 
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};

@@ -2,8 +2,8 @@
 #![expect(clippy::indexing_slicing, reason = "a matrix has a row for every parameter")]
 
 use nalgebra::DMatrix;
-use ridgepoint::internals::cold_start::{FittedRate, RateName, Rates};
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
+use ridgepoint_replay::cold_start::{FittedRate, RateName, Rates};
+use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::{Error, Result};
 use serde::Serialize;
 

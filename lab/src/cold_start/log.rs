@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::cold_start::CompileCache;
+use ridgepoint_replay::cold_start::CompileCache;
 use ridgepoint::{Error, Result};
 
 use super::line::{Bar, bar, elapsed_s, number_after, process, ranks, stamp_s};

@@ -9,10 +9,10 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
 use ridgepoint::Result;
-use ridgepoint::internals::latency::ChangedSteps;
-use ridgepoint::internals::replay::MAX_GPU_BLOCKS;
+use ridgepoint::latency::ChangedSteps;
+use ridgepoint_replay::MAX_GPU_BLOCKS;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel};
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, replay};
+use ridgepoint_replay::{replay, EngineConfig, KvOffload, Metrics};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::fold::Labels;
 use super::measured::Measured;
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Workload;
+use ridgepoint_replay::{replay, EngineConfig, Observer, Replay};
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::Workload;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel};
 
 /// Memory that the replay of a run may take, GiB: four million requests.

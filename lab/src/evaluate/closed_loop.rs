@@ -17,11 +17,11 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
-use ridgepoint::internals::hardware::Architecture;
-use ridgepoint::internals::workload::check_memory;
+use ridgepoint::hardware::Architecture;
+use ridgepoint_replay::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::replay::EngineConfig;
-use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
+use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::workload::{ClosedLoop, RequestShape, Workload};
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
 
 /// The serving engine whose scheduler is replayed.
@@ -72,7 +72,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     if row.backend != REPLAYED_BACKEND {
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler", row.backend));
     }
-    let hardware = Hardware::find_in(data_dir, &row.system)?;
+    let hardware = ridgepoint_replay::find_hardware(data_dir, &row.system)?;
     let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware), ..deployment(row, &model)? };
     if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
         notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader, head};
+use ridgepoint::unstable::error::cut;
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint_replay::input::{head, Columns, Row, RowReader};
 use ridgepoint::{DType, Error, Location, Result};
 
 const COLUMNS: Columns = Columns {

@@ -7,9 +7,9 @@ use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
 use super::fold::Labels;
 use super::measured::Measured;
 use super::report::{Skipped, sort_out};
-use ridgepoint::internals::workload::{StageLoad, check_memory};
-use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::profile::Profile;
+use ridgepoint_replay::workload::{check_memory, StageLoad};
+use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint::{Engine, Error, Result};
 
 /// The files of an experiment: the load, the server, what clients measured.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::metric::{Latency, Metric};
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::internals::input::{Columns, FileKind, Input, RowReader};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint_replay::input::{Columns, RowReader};
 use ridgepoint::{Error, Result};
 
 /// The stage that stands for the whole run.

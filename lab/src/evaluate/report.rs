@@ -11,9 +11,10 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Latency, Metric, predicted_ms};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct, pearson};
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::replay::Spread;
-use ridgepoint::replay::Metrics;
+use ridgepoint::Correction;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint_replay::Spread;
+use ridgepoint_replay::Metrics;
 use ridgepoint::{Error, Result};
 
 /// A simpler predictor that is judged on the same rows.

@@ -11,7 +11,8 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::{FIRST, StepSplit, folds};
 use crate::ingest::HostDelays;
 use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
 
 /// The rows that a fit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,8 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::StepFold;
 use crate::ingest::Dropped;
 use crate::stats::mean;
-use ridgepoint::internals::correction::{Correction, Level, Scatter, Source};
+use ridgepoint::Correction;
+use ridgepoint::correction::{Level, Scatter, Source};
 use ridgepoint::{Error, Result};
 
 /// What windows that were fitted leave is this much less than what others do (assumed).

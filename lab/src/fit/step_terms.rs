@@ -2,8 +2,8 @@
 //! schedule a latency is linear in the coefficients, and these terms are its slopes.
 
 use ridgepoint::StepModel;
-use ridgepoint::internals::correction::Basis;
-use ridgepoint::replay::{Observer, StepEvent};
+use ridgepoint::correction::Basis;
+use ridgepoint_replay::{Observer, StepEvent};
 
 /// Terms of a replay's steps, summed from its start.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ mod tests {
     use ridgepoint::Hardware;
     use ridgepoint::Model;
     use ridgepoint::Options;
-    use ridgepoint::internals::correction::Term;
+    use ridgepoint::correction::Term;
 
     fn steps_with(ends: &[(u64, u64, f64)]) -> Vec<Entry> {
         let mut sum = Basis::default();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{Error, Result};
 
 use super::file_name;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{FileKind, HeadKind, Input, head};
+use ridgepoint::unstable::error::cut;
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint_replay::input::{head, HeadKind};
 use ridgepoint::{Error, Result};
 
 use super::format::Format;
@@ -41,7 +42,7 @@ impl Format {
     /// # Errors
     /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
-        let input = match Input::open(FileKind::Trace, path) {
+        let input = match ridgepoint_replay::input::open(FileKind::Trace, path) {
             Ok(input) => input,
             // A dump of KV events is no text.
             Err(_) if is_dump(path) => return Ok(kv_events::DUMP_FORMAT),
@@ -60,7 +61,7 @@ impl Format {
 }
 
 fn is_dump(path: &Path) -> bool {
-    path.is_file() && Input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
+    path.is_file() && ridgepoint_replay::input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
 }
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {

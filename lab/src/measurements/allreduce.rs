@@ -1,8 +1,8 @@
 //! Timings of all-reduces.
 
-use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-use ridgepoint::internals::input::Row;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
+use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
+use ridgepoint_replay::input::Row;
 use ridgepoint::{DType, Result};
 
 use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};

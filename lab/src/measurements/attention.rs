@@ -1,9 +1,9 @@
 //! Timings of attention: prefill chunks and decodes.
 
-use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::internals::efficiency::kernel_model::{DecodeModel, PrefillModel};
-use ridgepoint::internals::input::{Columns, Row};
-use ridgepoint::internals::model::Window;
+use ridgepoint::unstable::efficiency::family::HeadSize;
+use ridgepoint::unstable::efficiency::kernel_model::{DecodeModel, PrefillModel};
+use ridgepoint_replay::input::{Columns, Row};
+use ridgepoint::model::Window;
 use ridgepoint::{DType, Result};
 
 use super::columns::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};

@@ -1,6 +1,6 @@
 //! Timings of whole blocks of latent attention.
 
-use ridgepoint::internals::input::Row;
+use ridgepoint_replay::input::Row;
 use ridgepoint::{DType, Result};
 
 use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, public_columns, size};

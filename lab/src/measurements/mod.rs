@@ -32,8 +32,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::family::{FamilyVisitor, for_each_family};
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
+use ridgepoint::unstable::efficiency::family::{for_each_family, FamilyVisitor};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 mod allreduce;

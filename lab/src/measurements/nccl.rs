@@ -1,8 +1,8 @@
 //! Timings of NCCL's collectives.
 
-use ridgepoint::internals::efficiency::kernel_model::ExchangeModel;
-use ridgepoint::internals::input::Row;
-use ridgepoint::internals::physics::communication::Collective;
+use ridgepoint::unstable::efficiency::kernel_model::ExchangeModel;
+use ridgepoint_replay::input::Row;
+use ridgepoint::physics::communication::Collective;
 use ridgepoint::{DType, Result};
 
 use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint::input::{parse_toml, read_text, shown, FileKind, Keys, Log};
+use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 

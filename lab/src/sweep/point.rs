@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use ridgepoint::internals::BUILD;
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::replay::SpreadSampler;
-use ridgepoint::internals::workload::{ReplicaShare, Stoppable, lockstep};
+use ridgepoint::BUILD;
+use ridgepoint::Correction;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint_replay::SpreadSampler;
+use ridgepoint_replay::workload::{lockstep, ReplicaShare, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
+use ridgepoint_replay::{replay, EngineConfig, Metrics, Observer};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel};
 
 use super::capacity::highest_holding;

@@ -12,8 +12,8 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::FIRST;
 use crate::fit::Alignment;
 use crate::ingest::{Dropped, Reason, RequestTrace, write_rows};
-use ridgepoint::internals::correction::HostTimes;
-use ridgepoint::internals::latency::FittedBlackBox;
+use ridgepoint::latency::HostTimes;
+use ridgepoint::latency::FittedBlackBox;
 use ridgepoint::latency::BlackBox;
 
 /// The labels of a row, behind its own columns.

@@ -5,7 +5,7 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use ridgepoint::Model;
-use ridgepoint::replay::Metrics;
+use ridgepoint_replay::Metrics;
 use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;

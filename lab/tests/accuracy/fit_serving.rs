@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use evaluate_support::{SERVER, write};
-use ridgepoint::internals::correction::{Correction, Term};
+use ridgepoint::Correction;
+use ridgepoint::correction::Term;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::Metrics;
+use ridgepoint_replay::Metrics;
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evaluate_support::{MEASURED, PROFILE, SERVER, write, write_plain};
-use ridgepoint::internals::correction::{Correction, HostTimes, Term};
+use ridgepoint::Correction;
+use ridgepoint::correction::Term;
+use ridgepoint::latency::HostTimes;
 use ridgepoint::latency::LatencyModel;
-use ridgepoint::replay::Metrics;
+use ridgepoint_replay::Metrics;
 use ridgepoint::{Request, Result};
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};

@@ -2,12 +2,12 @@
 
 use ridgepoint::Deployment;
 use ridgepoint::Request;
-use ridgepoint::internals::latency::{KvTransfers, TransferLink};
-use ridgepoint::internals::replay::TransferCounters;
-use ridgepoint::internals::replay::export::OtlpTrace;
+use ridgepoint::latency::{KvTransfers, TransferLink};
+use ridgepoint_replay::TransferCounters;
+use ridgepoint_replay::export::OtlpTrace;
 use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvOffload, Replay, replay};
-use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
+use ridgepoint_replay::{replay, EngineConfig, KvOffload, Replay};
+use ridgepoint_replay::workload::{FixedList, Segment, WorkloadRequest};
 use ridgepoint_lab::ingest::{Capture, DirectionLog, TransferFaults, otlp};
 use ridgepoint_lab::transfers::{DirectionFit, fit_link};
 
