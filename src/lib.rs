@@ -91,7 +91,7 @@ mod request;
 mod step_model;
 
 pub use correction::Correction;
-pub use deployment::{AttentionBackend, CudagraphMode, Deployment, GenerationConfig};
+pub use deployment::{AttentionBackend, CudagraphMode, DEPLOYMENT_ARGUMENTS, Deployment, GenerationConfig};
 pub use dtype::DType;
 pub use efficiency::{Bound, EfficiencyMode, Provenance};
 pub use engine::Engine;

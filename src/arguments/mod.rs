@@ -109,6 +109,8 @@ pub struct Argument {
     pub within: Option<&'static str>,
     /// Whether the command has a flag for it.
     pub is_flag: bool,
+    /// Whether a source that lacks it is at fault.
+    pub is_required: bool,
 }
 
 impl Argument {
@@ -131,6 +133,7 @@ impl Argument {
             sets: name,
             within: None,
             is_flag: true,
+            is_required: false,
         }
     }
 
@@ -212,6 +215,13 @@ impl Argument {
     #[must_use]
     pub const fn within(mut self, object: &'static str) -> Self {
         self.within = Some(object);
+        self
+    }
+
+    /// Makes a source that lacks it a fault.
+    #[must_use]
+    pub const fn required(mut self) -> Self {
+        self.is_required = true;
         self
     }
 

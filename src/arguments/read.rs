@@ -17,25 +17,36 @@ pub struct Rows {
     rows: Vec<&'static Argument>,
 }
 
-/// Values that were given, under the fields that they set.
+/// Values that were given.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given(Map<String, Value>);
+pub struct Given {
+    /// In the forms of their kinds, under the fields that they set.
+    values: Map<String, Value>,
+    /// As they were written, under the names of their rows.
+    written: Map<String, Value>,
+    path: String,
+}
 
 impl Given {
     /// Returns the value of a field; `None` if it was not given, or is `auto`.
     pub fn get<T: DeserializeOwned>(&self, field: &str) -> Option<T> {
         // Values have the forms of their kinds, so that they are always of the field's type.
-        T::deserialize(self.0.get(field)?).ok()
+        T::deserialize(self.values.get(field)?).ok()
     }
 
     /// Returns whether a field was given.
     pub fn has(&self, field: &str) -> bool {
-        self.0.contains_key(field)
+        self.values.contains_key(field)
     }
 
     /// Returns the values, each in the form of its kind.
     pub fn values(&self) -> &Map<String, Value> {
-        &self.0
+        &self.values
+    }
+
+    /// Returns a reader of the values as they were written, under the names of their rows.
+    pub fn keys<'a>(&'a self, log: &'a Log) -> Keys<'a> {
+        Keys::of_map(&self.path, &self.written, log)
     }
 }
 
@@ -70,6 +81,36 @@ impl Rows {
         }
         let at = place(name.strip_prefix("no_")?)?;
         self.rows.get(at).filter(|row| matches!(row.kind, Kind::Switch)).map(|_| (at, true))
+    }
+
+    /// Returns the name of the row that a key names, in whatever spelling.
+    pub fn name_of(&self, key: &str) -> Option<&'static str> {
+        let name = spelled(key);
+        let (at, _) = self.find(self.without_object(&name))?;
+        self.rows.get(at).map(|row| row.name)
+    }
+
+    /// Returns the names of the rows that the keys of an object name.
+    pub fn names(&self, map: &Map<String, Value>) -> impl Iterator<Item = &'static str> {
+        map.iter().filter(|(_, value)| !value.is_null()).filter_map(|(key, _)| self.name_of(key))
+    }
+
+    /// Returns an object without the arguments that `over` has too.
+    pub fn without(&self, map: &Map<String, Value>, over: &Map<String, Value>) -> Map<String, Value> {
+        let taken: Vec<&str> = self.names(over).collect();
+        let is_left = |key: &str| self.name_of(key).is_none_or(|name| !taken.contains(&name));
+        let left = map.iter().filter(|(key, _)| is_left(key)).map(|(key, value)| {
+            let nested = self.nested(&spelled(key), value);
+            let value = nested.map_or_else(
+                || value.clone(),
+                |mut nested| {
+                    nested.retain(|key, _| is_left(key));
+                    Value::Object(nested)
+                },
+            );
+            (key.clone(), value)
+        });
+        left.collect()
     }
 
     /// Reads the arguments of an object. A key whose value is null counts as absent, and one that no row has is a fault. Messages put
@@ -138,12 +179,14 @@ impl Rows {
 
     /// Brings the values into the forms of their kinds and checks what goes together.
     fn check(&self, path: &str, found: &BTreeMap<usize, Entry<'_>>, log: &Log) -> Given {
-        let names: Map<String, Value> = found
-            .iter()
-            .filter_map(|(at, entry)| Some((self.rows.get(*at)?.name.to_owned(), (*entry.value).clone())))
-            .collect();
-        let keys = Keys::of_map(path, &names, log);
-        let mut given = Given::default();
+        let name = |at: &usize| self.rows.get(*at).map_or("", |row| row.name).to_owned();
+        let written: Map<String, Value> =
+            found.iter().map(|(at, entry)| (name(at), entry.value.clone().into_owned())).collect();
+        let mut values = Map::new();
+        let keys = Keys::of_map(path, &written, log);
+        let missing: Vec<&str> =
+            self.rows.iter().filter(|row| row.is_required && !keys.has(row.name)).map(|row| row.name).collect();
+        keys.require(&missing);
         for (at, entry) in found {
             let Some(row) = self.rows.get(*at) else { continue };
             let name = keys.path_of(&entry.name);
@@ -165,7 +208,7 @@ impl Rows {
                 Kind::Object(read) => read(&keys, row.name).unwrap_or(value),
                 _ => value,
             };
-            given.0.insert(row.sets.to_owned(), value);
+            values.insert(row.sets.to_owned(), value);
         }
         for row in self.rows.iter().filter(|row| keys.has(row.name)) {
             for (other, reason) in row.excludes.iter().filter(|(other, _)| keys.has(other)) {
@@ -175,7 +218,8 @@ impl Rows {
                 keys.problem(row.name, format_args!("needs {}{}", others.join(" or "), because(reason)));
             }
         }
-        given
+        drop(keys);
+        Given { values, written, path: path.to_owned() }
     }
 
     /// Records every key that no row has, with the nearest names. Only modelled arguments are suggested.

@@ -2,6 +2,7 @@
 //! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
 //! configuration of `replay`.
 
+mod arguments;
 mod disk;
 mod offload;
 mod read;
@@ -9,24 +10,24 @@ mod read;
 mod tests;
 mod transfers;
 
+pub use arguments::{NOT_MODELLED, SCHEDULER_ARGUMENTS, SchedulerOptions, server_arguments};
 pub use disk::KvDiskTier;
 pub use offload::{KvOffloading, KvOffloadingSize};
-pub use read::NOT_MODELLED;
 pub use transfers::KvTransfersSource;
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
 use ridgepoint::Deployment;
-use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::Result;
 use ridgepoint::Hardware;
-use ridgepoint::input::{read_text, FileKind};
+use ridgepoint::Model;
+use ridgepoint::Result;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::KvTransfers;
-use ridgepoint::Model;
+use serde_json::{Map, Value};
 
-use crate::{find_hardware, EngineConfig, SchedulingPolicy};
+use crate::{EngineConfig, find_hardware};
 
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
@@ -35,23 +36,6 @@ const SURPRISING_BLOCKS: f64 = 1.1;
 /// # Source
 /// vLLM 0.15, `BlockSize` (`vllm/config/cache.py`).
 const BLOCK_SIZES: [u32; 7] = [1, 8, 16, 32, 64, 128, 256];
-
-/// Arguments of the scheduler; `None` is the default of vLLM 0.16.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SchedulerOptions {
-    /// Reuse the KV blocks of equal prompt beginnings. Defaults to true.
-    pub enable_prefix_caching: Option<bool>,
-    /// Split prompts into prefill chunks. Defaults to true.
-    pub enable_chunked_prefill: Option<bool>,
-    /// Schedule a step while another one runs. Defaults to true.
-    pub async_scheduling: Option<bool>,
-    /// Most tokens of a prefill chunk. Defaults to 0, which is no limit.
-    pub long_prefill_token_threshold: Option<u32>,
-    /// Admit a waiting request only if the free blocks hold all its known tokens. Defaults to false; vLLM sets it since 0.19.
-    pub scheduler_reserve_full_isl: Option<bool>,
-    /// Order of waiting requests. Defaults to first come, first served.
-    pub scheduling_policy: Option<SchedulingPolicy>,
-}
 
 /// A server, as its file describes it.
 ///
@@ -204,7 +188,12 @@ impl ServerConfig {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`],
     /// [`EngineConfig::validate`] and a file of KV transfers.
-    pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &ridgepoint::Engine) -> Result<ServedEngine> {
+    pub fn engine_config(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        kernels: &ridgepoint::Engine,
+    ) -> Result<ServedEngine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
             Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,
