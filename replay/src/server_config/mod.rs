@@ -12,21 +12,18 @@ mod transfers;
 pub use disk::KvDiskTier;
 pub use offload::{KvOffloading, KvOffloadingSize};
 pub use read::NOT_MODELLED;
-pub use transfers::KvTransfersSource;
+pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
-use ridgepoint::Deployment;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::Result;
-use ridgepoint::Hardware;
-use ridgepoint::input::{read_text, FileKind};
+use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::KvTransfers;
-use ridgepoint::Model;
+use ridgepoint::{Deployment, Hardware, Model, Result};
+use serde_json::{Map, Value};
 
-use crate::{find_hardware, EngineConfig, SchedulingPolicy};
+use crate::{EngineConfig, SchedulingPolicy, find_hardware};
 
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
@@ -204,7 +201,12 @@ impl ServerConfig {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`],
     /// [`EngineConfig::validate`] and a file of KV transfers.
-    pub fn engine_config(&self, model: &Model, hardware: &Hardware, kernels: &ridgepoint::Engine) -> Result<ServedEngine> {
+    pub fn engine_config(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        kernels: &ridgepoint::Engine,
+    ) -> Result<ServedEngine> {
         let mut notes = Vec::new();
         let capacity = match self.num_gpu_blocks_override {
             Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::{Keys, Log, contradiction, shown};
+use ridgepoint::{Deployment, Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use ridgepoint::Deployment;
-use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::{Error, Result};
-use ridgepoint::input::{contradiction, shown, Keys, Log};
 
 use super::{KvOffloading, KvTransfersSource, SchedulerOptions, ServerConfig};
-use crate::input::parse_yaml;
 use crate::SchedulingPolicy;
+use crate::input::parse_yaml;
 
 /// Other names of arguments in published experiments, as pairs of alias and argument.
 const ALIASES: &[(&str, &str)] = &[
