@@ -16,10 +16,10 @@
 use std::time::Instant;
 
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, LatencyModel};
-use ridgepoint_replay::{replay, EngineConfig, KvOffload, Outcome};
+use ridgepoint::{Deployment, Hardware, Model, StepModel};
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::{ArrivalPattern, OpenLoop, RequestShape, Workload};
-use ridgepoint::{Deployment, Hardware, Model, StepModel};
+use ridgepoint_replay::{EngineConfig, KvOffload, Outcome, replay};
 
 /// The shape of the published run 20260217-231439: 8, then 20 requests per second, ten minutes each.
 const TWENTY_MINUTES: &str = "

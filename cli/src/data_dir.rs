@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use ridgepoint::Hardware;
-use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor};
 use ridgepoint::input::files_in;
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
 
 use crate::outcome::Failure;
 

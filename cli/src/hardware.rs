@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::hardware::builtin_names;
 use ridgepoint::correction::builtin_corrections;
-use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor};
-use ridgepoint::unstable::efficiency::table::{Header, SeriesHeader};
-use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind};
+use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind, builtin_names};
 use ridgepoint::input::files_in;
-use ridgepoint::units::{si, GIB};
+use ridgepoint::units::{GIB, si};
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::unstable::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::{DType, Engine, Error, Hardware};
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::input::files_in;
-use ridgepoint::model::{builtin_models, Attention, LayerGroup, Recurrence, SamplingParams, Window};
+use ridgepoint::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window, builtin_models};
 use ridgepoint::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;

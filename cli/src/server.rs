@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 #[cfg(feature = "serve")]
 use ridgepoint::latency::KvTransfers;
-use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use ridgepoint::{Hardware, Model, Options, StepModel};
 use ridgepoint_lab::fit::unlike_the_fitted;
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
-use ridgepoint_replay::Distribution;
 use ridgepoint::units::si;
+use ridgepoint_replay::Distribution;
 
 /// Width of paragraphs if stdout is no terminal.
 const DEFAULT_WIDTH: usize = 100;

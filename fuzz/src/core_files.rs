@@ -2,19 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ridgepoint_replay::cold_start::{FittedRates, RateName, Rates};
-use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor, Key};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint::latency::{FittedBlackBox, LatencyModel};
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, Key, for_each_family};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Table;
-use ridgepoint::input::{FileKind, Input};
-use ridgepoint::latency::FittedBlackBox;
-use ridgepoint_replay::workload::{Prompts, StageLoad};
-use ridgepoint::latency::LatencyModel;
+use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_replay::cold_start::{FittedRates, RateName, Rates};
 use ridgepoint_replay::server_config::ServerConfig;
-use ridgepoint_replay::workload::Workload;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
-use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_replay::workload::{Prompts, StageLoad, Workload};
 
 use crate::sane::{self, H100, LLAMA};
 

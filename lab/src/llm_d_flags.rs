@@ -1,8 +1,8 @@
 //! The latency flags of llm-d-inference-sim that come nearest to a latency model or to a capture.
 
 use ridgepoint::correction::Scatter;
-use ridgepoint::units::US_PER_MS;
 use ridgepoint::latency::LatencyModel;
+use ridgepoint::units::US_PER_MS;
 use ridgepoint::{Error, Request, Result};
 use serde::Serialize;
 

@@ -5,9 +5,9 @@
 //! when they occur, so that blocks which are never evicted have gaps too.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 use ridgepoint::Result;
-use ridgepoint::units::{real_wide, NS_PER_MS};
+use ridgepoint::units::{NS_PER_MS, real_wide};
+use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::gaps::new_histogram;

@@ -1,9 +1,7 @@
 //! The clock of a replay: the time of the engine's host thread and of the GPUs.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use ridgepoint::latency::Queues;
-use ridgepoint::latency::{HostTimes, LatencyModel};
-use ridgepoint::unstable::latency::non_negative;
+use ridgepoint::latency::{HostTimes, LatencyModel, Queues, non_negative};
 use ridgepoint::units::NS_PER_US;
 
 /// The clock in integer nanoseconds, with those delays of the latency model that are equal for all steps.

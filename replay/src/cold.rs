@@ -3,11 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
-use ridgepoint::latency::ChangedSteps;
-use ridgepoint::latency::LatencyModel;
-use ridgepoint::unstable::latency::non_negative;
+use ridgepoint::latency::{ChangedSteps, LatencyModel, non_negative};
 use ridgepoint::units::ns_to_s;
+use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::record::{Outcome, Replay, RequestRecord};
@@ -143,8 +141,8 @@ mod tests {
     use ridgepoint::latency::FixedLatency;
 
     use super::*;
-    use crate::{replay, EngineConfig};
     use crate::workload::{ClosedLoop, FixedList};
+    use crate::{EngineConfig, replay};
 
     const MS: u64 = 1_000_000;
 

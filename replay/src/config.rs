@@ -1,9 +1,8 @@
 //! Configuration of the scheduler and the KV cache: vLLM's flags that affect scheduling.
 
-use serde::{Deserialize, Serialize};
-use ridgepoint::Deployment;
-use ridgepoint::{Error, Result};
 use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::{Deployment, Error, Result};
+use serde::{Deserialize, Serialize};
 
 use super::offload::KvOffload;
 

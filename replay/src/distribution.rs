@@ -2,8 +2,8 @@
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position within a list")]
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 use ridgepoint::units::ns_to_ms;
+use serde::Serialize;
 
 /// Summary of a set of values, in their unit. Percentiles interpolate linearly between ranks, as numpy does by default.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

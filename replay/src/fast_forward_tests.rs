@@ -5,10 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ridgepoint::Result;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::model::{OwnSampling, SamplerWork, SamplingParams};
-use ridgepoint::Request;
+use ridgepoint::{Request, Result};
 
 use super::config::EngineConfig;
 use super::engine::replay_at;

@@ -45,12 +45,7 @@ pub fn find_hardware(data_dir: Option<&Path>, name_or_path: &str) -> Result<Hard
 /// # Errors
 /// `ErrorKind::Parse` for text that is not JSON. `ErrorKind::Invalid` for a file of several GPUs without a choice, a choice that it
 /// lacks, a GPU that is not known by its name, and all faults of its figures. Also any fault of a file in `data_dir`.
-pub fn hardware_from_json(
-    data_dir: Option<&Path>,
-    origin: &str,
-    text: &str,
-    wanted: Option<&str>,
-) -> Result<Hardware> {
+pub fn hardware_from_json(data_dir: Option<&Path>, origin: &str, text: &str, wanted: Option<&str>) -> Result<Hardware> {
     let value = parse_json(origin, text)?;
     let invalid = |problem: String| Error::invalid(origin, vec![problem]);
     let gpus = value.as_object().filter(|gpus| gpus.values().all(Value::is_object) && !gpus.is_empty());

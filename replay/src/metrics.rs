@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use ridgepoint::units::{NS_PER_MS, ns_to_ms, ns_to_s};
 use serde::{Serialize, Serializer};
-use ridgepoint::units::{ns_to_ms, ns_to_s, NS_PER_MS};
 
 use super::distribution::Distribution;
 use super::record::{Outcome, Replay, RequestRecord};

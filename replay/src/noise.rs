@@ -4,9 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
+use ridgepoint::latency::{ChangedSteps, LatencyModel};
 use ridgepoint::{Error, Result};
-use ridgepoint::latency::LatencyModel;
-use ridgepoint::latency::ChangedSteps;
 
 use crate::workload::seed::{Stream, generator};
 
@@ -63,8 +62,8 @@ impl ChangedSteps for NoisySteps<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::latency::FixedLatency;
     use ridgepoint::Request;
+    use ridgepoint::latency::FixedLatency;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Remarks on a replay that every caller should pass on: overload, and requests that the metrics leave out.
 
-use ridgepoint::{Error, Result};
 use ridgepoint::units::NS_PER_S;
+use ridgepoint::{Error, Result};
 
 use super::config::EngineConfig;
 use super::overload::Overload;

@@ -1,7 +1,7 @@
 //! Events of a replay while it runs, for callers that need more than its records.
 
-use ridgepoint::latency::TransferDirection;
 use ridgepoint::Request;
+use ridgepoint::latency::TransferDirection;
 
 use super::block_lives::BlockStats;
 

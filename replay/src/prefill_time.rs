@@ -1,7 +1,7 @@
 //! The time that a prompt's prefill adds to an engine's steps.
 
-use ridgepoint::latency::LatencyModel;
 use ridgepoint::Request;
+use ridgepoint::latency::LatencyModel;
 
 /// Time by which the prefill of a prompt's tokens lengthens steps of `decodes`, in chunks of at most `chunk` tokens, µs.
 pub(super) fn prefill_time_us(

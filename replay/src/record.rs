@@ -1,8 +1,8 @@
 //! The result of a replay: one record per request, the gaps between tokens, and counters of the engine.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 use ridgepoint::units::ns_to_ms;
+use serde::Serialize;
 
 use super::offload::OffloadCounters;
 

@@ -1,8 +1,8 @@
 //! Uncertainty of a replay's figures: relative standard deviations of its steps, sampled while it runs.
 
-use serde::Serialize;
-use ridgepoint::correction::{interval_factor, SDS_OF_90_PCT, Scatter};
 use ridgepoint::StepModel;
+use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
+use serde::Serialize;
 
 use super::observe::{Observer, StepEvent};
 
@@ -159,11 +159,7 @@ impl From<&Spread> for Intervals {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::Deployment;
-    use ridgepoint::Hardware;
-    use ridgepoint::Model;
-    use ridgepoint::Request;
-    use ridgepoint::Options;
+    use ridgepoint::{Deployment, Hardware, Model, Options, Request};
 
     use super::*;
 

@@ -34,5 +34,7 @@ pub(crate) mod plausible;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub use spec::{Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit};
+pub use spec::{
+    Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
+};
 pub(crate) use spec::{Hardware, SERVER_GPUS};

@@ -195,8 +195,7 @@ impl Shape for StateShape {
     /// ```
     /// use ridgepoint::DType;
     /// use ridgepoint::model::Recurrence;
-    /// use ridgepoint::physics::{StateHeads, StateKernel, StateShape};
-    /// use ridgepoint::physics::Shape;
+    /// use ridgepoint::physics::{Shape, StateHeads, StateKernel, StateShape};
     /// let heads = StateHeads {
     ///     recurrence: Recurrence::GatedDeltaNet, num_heads: 4, head_dim: 8, num_key_heads: 2, key_head_dim: 16,
     ///     conv_kernel: 4, chunk_size: 64, activation: DType::Bfloat16, state_dtype: DType::Float32,

@@ -6,10 +6,11 @@ use crate::compare;
 use std::path::PathBuf;
 
 use compare::is_rel;
-use ridgepoint::{EfficiencyMode, Provenance};
-use ridgepoint::OperatorGroup;
 use ridgepoint::physics::GraphMode;
-use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::{
+    Deployment, EfficiencyMode, Error, Hardware, Model, OperatorGroup, Options, Provenance, Request, StepEstimate,
+    StepModel,
+};
 use serde::{Deserialize, Serialize};
 
 /// Between a prediction and the golden one: four decimals of a microsecond are kept, and elementary functions differ a little

@@ -15,7 +15,6 @@ mod continuity;
 mod datasheets;
 mod hardware;
 mod host_weights;
-mod kv_capacity;
 mod latency;
 mod laws_correction;
 mod library;

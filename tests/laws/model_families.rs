@@ -374,12 +374,8 @@ fn hybrid_layers_are_where_their_lists_say() {
 
 #[test]
 fn all_softmax_layers_of_minimax_are_full_attention_and_linear_ones_are_refused() {
-    let json = ridgepoint::model::builtin_models()
-        .iter()
-        .find(|model| model.name == "minimax-m2.7")
-        .unwrap()
-        .json
-        .clone();
+    let json =
+        ridgepoint::model::builtin_models().iter().find(|model| model.name == "minimax-m2.7").unwrap().json.clone();
     let with = |kinds: &str| {
         let json = json.replacen('{', &format!("{{\"attn_type_list\": {kinds},"), 1);
         Model::from_config_str("minimax", "config.json", &json, None)

@@ -1,11 +1,10 @@
 //! Models are found by the names people use, and never by those of other models.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{ErrorKind, Model};
 use std::fs;
 
-use ridgepoint::Model;
 use ridgepoint::dtype::WeightFormat;
-use ridgepoint::model::{builtin_models, Attention};
+use ridgepoint::model::{Attention, builtin_models};
 
 fn found(name: &str) -> Model {
     Model::find(name).unwrap_or_else(|e| panic!("{name}: {e}"))

@@ -1,7 +1,7 @@
 //! The format that `quantization_config` and `hf_quant_config.json` give each module.
 
 use ridgepoint::dtype::WeightFormat;
-use ridgepoint::model::{builtin_models, Attention, LayerGroup};
+use ridgepoint::model::{Attention, LayerGroup, builtin_models};
 use ridgepoint::physics::projection::compute_dtype;
 use ridgepoint::{DType, Model};
 use serde_json::{Value, json};

@@ -84,9 +84,7 @@ fn built_in_models_are_the_published_ones() {
     let mut compared = 0;
     for (name, path) in files {
         let id = name.replace("--", "/");
-        let Some(builtin) =
-            ridgepoint::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id))
-        else {
+        let Some(builtin) = ridgepoint::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id)) else {
             continue;
         };
         let (Ok(published), built_in) = (Model::load(&path), Model::builtin(&builtin.name).unwrap()) else { continue };

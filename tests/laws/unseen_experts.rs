@@ -2,12 +2,11 @@
 //! coefficients have seen it.
 
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::unstable::efficiency::curve::{expert_layer_distance, stand_in_weight, MoeCurve};
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
 use ridgepoint::unstable::efficiency::family::{Family, Routing};
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::Provenance;
-use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::{DType, Engine, Hardware};
+use ridgepoint::{DType, Engine, Hardware, Provenance};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;

@@ -3,9 +3,8 @@
 use std::ffi::c_char;
 
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::latency::HostTimes;
+use ridgepoint::latency::{HostTimes, LatencyModel};
 use ridgepoint::step_report::{StepReport, Subject};
-use ridgepoint::latency::LatencyModel;
 use ridgepoint::{Deployment, Request};
 use serde::Serialize;
 

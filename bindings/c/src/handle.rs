@@ -6,10 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use ridgepoint::Correction;
-use ridgepoint::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::{Deployment, StepModel};
+use ridgepoint::{Correction, Deployment, EfficiencyMode, StepModel};
 
 use crate::status::{Failure, RidgepointStatus};
 

@@ -1,8 +1,8 @@
 //! Lists the built-in models and GPUs as JSON.
 
 use pyo3::prelude::*;
-use ridgepoint::hardware::builtin_names;
 use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::hardware::builtin_names;
 use ridgepoint::model::builtin_models;
 use ridgepoint::physics::ParameterCounts;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};

@@ -2,9 +2,8 @@
 
 use pyo3::PyResult;
 use ridgepoint::Result;
-use ridgepoint_replay::workload::{OpenedLoad, ReplicaShare};
 use ridgepoint_replay::workload;
-use ridgepoint_replay::workload::{FixedList, WorkloadRequest};
+use ridgepoint_replay::workload::{FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -5,13 +5,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::Engine;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint_replay::{EngineCounters, OffloadCounters, StageMetrics};
-use ridgepoint_replay::{Intervals, SpreadSampler};
-use ridgepoint_replay::workload::{OpenedLoad, Summary};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
-use ridgepoint_replay::{replay, EngineConfig, Metrics, Outcome, Replay, RequestRecord};
 use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::workload::{OpenedLoad, Summary};
+use ridgepoint_replay::{
+    EngineConfig, EngineCounters, Intervals, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, SpreadSampler,
+    StageMetrics, replay,
+};
 use serde::Serialize;
 
 use crate::columns::{times_ns, tokens};

@@ -6,12 +6,10 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::EfficiencyMode;
-use ridgepoint::latency::KvTransfers;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers, LatencyModel, TransferDirection};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
 use ridgepoint_replay::server_config::ServerConfig;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
 
 use crate::columns::{Column, flags, positions, tokens};

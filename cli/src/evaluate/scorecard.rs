@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::{Hardware, Model};
+use ridgepoint::Model;
 use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::latency::KvTransfers;
-use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
 use serde::Serialize;
 
 use crate::common::{Common, PREDICTION, one_of};

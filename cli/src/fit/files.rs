@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use ridgepoint::{Error, Hardware, Model};
+use ridgepoint::{Error, Model};
 use ridgepoint_lab::evaluate::steps::read::{StepData, read_runs};
 use ridgepoint_lab::ingest::Run;
 use ridgepoint_lab::ingest::format::Format;

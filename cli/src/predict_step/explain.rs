@@ -1,10 +1,8 @@
 //! One sentence per slow operator: its limit, and a way to speed it up.
 
 use ridgepoint::correction::Term;
-use ridgepoint::Bound;
-use ridgepoint::OperatorGroup as Group;
 use ridgepoint::units::duration;
-use ridgepoint::{OperatorEstimate, StepEstimate};
+use ridgepoint::{Bound, OperatorEstimate, OperatorGroup as Group, StepEstimate};
 
 use crate::text::{percent, plural, quantity};
 

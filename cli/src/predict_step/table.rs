@@ -1,12 +1,9 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
-use ridgepoint::Correction;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::EfficiencyMode;
-use ridgepoint::OperatorGroup;
 use ridgepoint::physics::{BatchSums, GraphMode};
 use ridgepoint::units::{duration, si};
-use ridgepoint::{OperatorEstimate, StepEstimate};
+use ridgepoint::{Correction, EfficiencyMode, OperatorEstimate, OperatorGroup, StepEstimate};
 
 use super::Prediction;
 use crate::outcome::Report;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode};
-use ridgepoint::input::{json_error, Distinct};
+use ridgepoint::input::{Distinct, json_error};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 

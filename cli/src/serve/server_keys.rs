@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use ridgepoint::input::{Keys, Log, did_you_mean};
 use ridgepoint::unstable::efficiency::ENGINES;
-use ridgepoint::input::{did_you_mean, Keys, Log};
-use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Hardware, Model, Options, Result};
+use ridgepoint_replay::server_config::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::body::{ORIGIN, taken};

@@ -10,15 +10,15 @@ use axum::response::Response;
 use hyper::Request;
 use hyper::header::HeaderMap;
 use ridgepoint::input::{Keys, Log, NumberRange};
-use ridgepoint_replay::KvWatch;
-use ridgepoint_replay::workload::OpenedLoad;
-use ridgepoint_replay::workload::{check_memory, KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::{Deployment, Error, Hardware, Model};
+use ridgepoint_replay::KvWatch;
 use ridgepoint_replay::server_config::ServedEngine;
-use ridgepoint_replay::workload::Load;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
-use ridgepoint::{Deployment, Error, Hardware, Model};
+use ridgepoint_replay::workload::{
+    KeptContents, Load, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, OpenedLoad, Stoppable, check_memory,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use ridgepoint::input::{read_text, FileKind};
+use ridgepoint::input::{FileKind, read_text};
 use subtle::ConstantTimeEq;
 
 use crate::outcome::Failure;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint_replay::cold_start::{Seconds, StartUp};
-use ridgepoint_replay::HeldReport;
 use ridgepoint::units::{NS_PER_S, US_PER_S};
+use ridgepoint_replay::HeldReport;
+use ridgepoint_replay::cold_start::{Seconds, StartUp};
 use serde::Serialize;
 
 use crate::cold_start::{OpenedRates, StartArgs, start, terms};

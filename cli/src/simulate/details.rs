@@ -1,9 +1,7 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint_replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
-use ridgepoint_replay::workload::Content;
-use ridgepoint_replay::{KvOffload, Metrics, Observer, Replay};
-use ridgepoint_replay::workload::Workload;
+use ridgepoint_replay::workload::{Content, Workload};
+use ridgepoint_replay::{KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay};
 
 use super::kv_metrics;
 use super::offload::OffloadReport;

@@ -1,10 +1,8 @@
 //! Report of a disk behind the host's tier of KV blocks: its copies, its hits, and the length from which a read pays.
 
-use ridgepoint::latency::TransferLink;
-use ridgepoint_replay::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters};
+use ridgepoint::latency::{CalibratedRoofline, TransferDirection, TransferLink};
 use ridgepoint::units::GIB;
-use ridgepoint::latency::{CalibratedRoofline, TransferDirection};
-use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::{DiskCounters, EngineConfig, KvDisk, LoadOrCompute, OffloadCounters};
 use serde::Serialize;
 
 use super::tiers::{Comparison, Served, copies, pays};

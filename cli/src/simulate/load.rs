@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, value_parser};
 use ridgepoint_replay::export::BenchRun;
-use ridgepoint_replay::workload::ReplicaShare;
-use ridgepoint_replay::workload::Load;
 use ridgepoint_replay::workload::requests::Format;
+use ridgepoint_replay::workload::{Load, ReplicaShare};
 
 use crate::common::{above_zero, at_least_zero};
 

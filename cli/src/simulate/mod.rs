@@ -22,7 +22,7 @@ use ridgepoint::Correction;
 use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_replay::KvWatch;
 use ridgepoint_replay::export::TokenMeta;
-use ridgepoint_replay::workload::{check_memory, KeptContents};
+use ridgepoint_replay::workload::{KeptContents, check_memory};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
 use crate::deployment::Served;

@@ -1,10 +1,8 @@
 //! Report of a host's tier of KV blocks: its transfers, the same load without it, and the length from which a load pays.
 
-use ridgepoint::latency::KvTransfers;
-use ridgepoint_replay::{LoadOrCompute, OffloadCounters};
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
 use ridgepoint::units::GIB;
-use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay};
+use ridgepoint_replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, OffloadCounters, Replay};
 use serde::Serialize;
 
 use super::disk::DiskReport;

@@ -1,15 +1,15 @@
 //! A load replayed on a server, and its report.
 
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::latency::FittedBlackBox;
-use ridgepoint_replay::{ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics};
-use ridgepoint_replay::{Intervals, Spread, SpreadSampler};
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint_replay::{replay, EngineConfig, Metrics, Observer, Replay};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
-use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
+use ridgepoint_replay::{
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, Metrics, NoisySteps,
+    Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
+};
 use serde::Serialize;
 
 use super::cold::{Cold, ColdReport};

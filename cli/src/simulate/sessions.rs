@@ -1,7 +1,6 @@
 //! The turns of sessions: the first ones, which find what other sessions share, and the later ones, which find their own past.
 
-use ridgepoint_replay::Distribution;
-use ridgepoint_replay::{Outcome, RequestRecord};
+use ridgepoint_replay::{Distribution, Outcome, RequestRecord};
 use serde::Serialize;
 
 use crate::text::{Page, Rows, count, percent, shown};

@@ -1,7 +1,6 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint_replay::StageMetrics;
-use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
+use ridgepoint_replay::{Factors, Intervals, StageMetrics, TTFT_TAIL_REMARK};
 
 use super::report::GIVEN;
 use super::{Simulation, kv_metrics};

@@ -1,8 +1,7 @@
 //! The host's tier of KV blocks and its disk beside fewer tiers: what their reports share.
 
-use ridgepoint_replay::{LoadOrCompute, TransferCounters};
 use ridgepoint::units::GIB;
-use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay};
+use ridgepoint_replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, Replay, TransferCounters};
 use serde::Serialize;
 
 use crate::text::{count, number};

@@ -4,7 +4,7 @@ use crate::cli_support;
 
 use cli_support::{Folder, Run, run};
 use ridgepoint::Correction;
-use ridgepoint::correction::{builtin_corrections, Level, Scatter, Term};
+use ridgepoint::correction::{Level, Scatter, Term, builtin_corrections};
 use ridgepoint::latency::HostTimes;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use arbitrary::{Result, Unstructured};
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{replay, EngineConfig, Outcome, Replay, SchedulingPolicy};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, Outcome, Replay, SchedulingPolicy, replay};
 
 #[path = "../../../replay/tests/common/loads.rs"]
 mod loads;

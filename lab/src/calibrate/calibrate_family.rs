@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::unstable::efficiency::family::Key;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
-use ridgepoint::unstable::efficiency::table::{write_table, Series, SeriesDraft, SeriesHeader, Table};
+use ridgepoint::unstable::efficiency::table::{Series, SeriesDraft, SeriesHeader, Table, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};

@@ -49,8 +49,8 @@ pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
     use ridgepoint::physics::communication::ExchangeShape;
+    use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {

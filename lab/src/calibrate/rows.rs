@@ -6,7 +6,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::{for_each_family, Family, FamilyVisitor};
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::physics::Shape;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::Row;

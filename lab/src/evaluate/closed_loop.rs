@@ -18,11 +18,10 @@ use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
 use ridgepoint::hardware::Architecture;
-use ridgepoint_replay::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint_replay::EngineConfig;
-use ridgepoint_replay::workload::{ClosedLoop, RequestShape, Workload};
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
+use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::workload::{ClosedLoop, RequestShape, Workload, check_memory};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::unstable::error::cut;
 use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{head, Columns, Row, RowReader};
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{DType, Error, Location, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader, head};
 
 const COLUMNS: Columns = Columns {
     optional: "kv_cache_dtype",

@@ -13,10 +13,9 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, in_sample, sort_out};
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint_replay::{SpreadSampler, StageMetrics};
 use ridgepoint::latency::LatencyModel;
-use ridgepoint_replay::Metrics;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::{Metrics, SpreadSampler, StageMetrics};
 
 /// A client's count of output tokens may differ from the requested one by this share before a note says so.
 const OUTPUT_TOLERANCE: f64 = 0.02;

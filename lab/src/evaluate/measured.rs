@@ -6,8 +6,8 @@ use std::path::Path;
 use super::metric::{Latency, Metric};
 use crate::measured_time::MILLISECONDS;
 use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{Columns, RowReader};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, RowReader};
 
 /// The stage that stands for the whole run.
 pub const WHOLE_RUN: i32 = -1;

@@ -11,11 +11,9 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Latency, Metric, predicted_ms};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct, pearson};
-use ridgepoint::Correction;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint_replay::Spread;
-use ridgepoint_replay::Metrics;
-use ridgepoint::{Error, Result};
+use ridgepoint::{Correction, Error, Result};
+use ridgepoint_replay::{Metrics, Spread};
 
 /// A simpler predictor that is judged on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

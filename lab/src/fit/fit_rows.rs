@@ -4,9 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use ridgepoint::Correction;
 use ridgepoint::correction::{Basis, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term};
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Result};
+use ridgepoint::{Correction, CorrectionChoice, EfficiencyMode, Result};
 
 use super::posterior::posterior;
 use super::problem::{Problem, Row};

@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ridgepoint::Correction;
 use ridgepoint::correction::{Basis, Term};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::{Correction, Request, Result};
 use ridgepoint_replay::{Outcome, RequestRecord};
-use ridgepoint::{Request, Result};
 
 use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
 use super::problem::{Row, Target};

@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ridgepoint::Result;
-use ridgepoint::Correction;
 use ridgepoint::latency::HostTimes;
+use ridgepoint::{Correction, Result};
 use ridgepoint_replay::Metrics;
 
 use super::fit_rows::QUEUEING_PRIOR_SD_US;

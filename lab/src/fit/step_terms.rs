@@ -61,11 +61,8 @@ impl Observer for StepTerms<'_> {
 #[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
-    use ridgepoint::Deployment;
-    use ridgepoint::Hardware;
-    use ridgepoint::Model;
-    use ridgepoint::Options;
     use ridgepoint::correction::Term;
+    use ridgepoint::{Deployment, Hardware, Model, Options};
 
     fn steps_with(ends: &[(u64, u64, f64)]) -> Vec<Entry> {
         let mut sum = Basis::default();

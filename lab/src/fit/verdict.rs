@@ -8,8 +8,7 @@ use super::report::ParameterReport;
 use super::residuals;
 use super::window_errors::{WindowErrors, bounds_us, points};
 use crate::stats::robust_sd;
-use ridgepoint::StepModel;
-use ridgepoint::Correction;
+use ridgepoint::{Correction, StepModel};
 use ridgepoint_replay::EngineConfig;
 
 /// A coefficient that is further from its prior, in standard deviations, is named.

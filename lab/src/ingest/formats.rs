@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use ridgepoint::input::FileKind;
 use ridgepoint::unstable::error::cut;
-use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{head, HeadKind};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{HeadKind, head};
 
 use super::format::Format;
 use super::reports::{guidellm, inference_perf, vllm_bench};
@@ -61,7 +61,8 @@ impl Format {
 }
 
 fn is_dump(path: &Path) -> bool {
-    path.is_file() && ridgepoint_replay::input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
+    path.is_file()
+        && ridgepoint_replay::input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
 }
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {

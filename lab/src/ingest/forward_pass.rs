@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{Columns, Row, RowReader};
+use ridgepoint::input::FileKind;
 use ridgepoint::units::US_PER_S;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ridgepoint::input::{json_error, Bounded, FileKind, Input, Record, RecordCount};
+use ridgepoint::input::{Bounded, FileKind, Record, RecordCount, json_error};
 use ridgepoint::{Error, Location, Result};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::path::Path;
 
-use ridgepoint::input::{read_error, FileKind, Input, Record};
+use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::{Error, Location, Result};
 
 /// Hands over each line of a file with its number from 1, and its line break. What `take` finds wrong becomes an error of the line.

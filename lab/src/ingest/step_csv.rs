@@ -1,9 +1,9 @@
 //! Scheduler steps as csv, a column per attribute of vLLM's `step.BATCH_SUMMARY` events.
 use std::path::Path;
 
-use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{Columns, Row, RowReader};
+use ridgepoint::input::FileKind;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 
 use super::capture::Capture;
 use super::dropped::RowFaults;

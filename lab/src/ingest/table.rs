@@ -2,9 +2,9 @@
 use std::io::{Error as IoError, ErrorKind, Write};
 use std::path::Path;
 
-use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{Columns, Row, RowReader};
+use ridgepoint::input::FileKind;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 use serde::Serialize;
 
 use super::step::{ByRun, Run};

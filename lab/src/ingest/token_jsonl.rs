@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, ErrorKind as IoErrorKind};
 use std::path::Path;
 
-use ridgepoint::input::{read_error, FileKind, Input, Record};
+use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::units::NS_PER_MS;
 use ridgepoint::{Error, Location, Result};
 use serde::Deserialize;

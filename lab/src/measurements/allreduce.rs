@@ -2,8 +2,8 @@
 
 use ridgepoint::unstable::efficiency::family::AllReduceKind;
 use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
-use ridgepoint_replay::input::Row;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;

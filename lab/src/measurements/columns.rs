@@ -5,10 +5,10 @@ use std::fmt::{Arguments, Debug};
 use std::hash::Hash;
 
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::unstable::efficiency::family::Family;
-use ridgepoint_replay::input::{Columns, Row};
 use ridgepoint::units::US_PER_MS;
+use ridgepoint::unstable::efficiency::family::Family;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::{Columns, Row};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};

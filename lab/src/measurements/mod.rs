@@ -32,10 +32,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use ridgepoint::unstable::efficiency::family::{for_each_family, FamilyVisitor};
 use ridgepoint::input::{FileKind, Input};
-use ridgepoint_replay::input::{Columns, Row, RowReader};
+use ridgepoint::unstable::efficiency::family::{FamilyVisitor, for_each_family};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 
 mod allreduce;
 mod attention;

@@ -3,14 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use ridgepoint::BUILD;
-use ridgepoint::Correction;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint_replay::SpreadSampler;
-use ridgepoint_replay::workload::{lockstep, ReplicaShare, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint_replay::{replay, EngineConfig, Metrics, Observer};
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel};
+use ridgepoint::{
+    BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
+};
+use ridgepoint_replay::workload::{ReplicaShare, Stoppable, lockstep};
+use ridgepoint_replay::{EngineConfig, Metrics, Observer, SpreadSampler, replay};
 
 use super::capacity::highest_holding;
 use super::grid::{Configuration, Grid};

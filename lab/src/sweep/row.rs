@@ -2,8 +2,7 @@
 
 use ridgepoint::GenerationConfig;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint_replay::{Distribution, EngineCounters, OffloadCounters, StageMetrics};
-use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
+use ridgepoint_replay::{Distribution, EngineConfig, EngineCounters, OffloadCounters, SchedulingPolicy, StageMetrics};
 use serde::{Deserialize, Serialize};
 
 /// Status of a configuration that cannot run.

@@ -2,8 +2,8 @@
 #![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use ridgepoint::input::{Keys, NumberRange};
-use ridgepoint_replay::{Spread, TTFT_TAIL_REMARK};
 use ridgepoint_replay::workload::MAX_RATE_PER_S;
+use ridgepoint_replay::{Spread, TTFT_TAIL_REMARK};
 
 use super::row::Row;
 
@@ -114,7 +114,7 @@ impl Slo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::input::{parse_toml, Log};
+    use ridgepoint::input::{Log, parse_toml};
     use ridgepoint_replay::{Metrics, Outcome, Replay, RequestRecord};
 
     fn read(text: &str) -> (Slo, Vec<String>) {

@@ -9,12 +9,11 @@ use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::input::{check, MAX_PROBLEMS};
+use ridgepoint::input::{MAX_PROBLEMS, check};
 use ridgepoint::latency::KvTransfers;
-use ridgepoint_replay::server_config::KvTransfersSource;
-use ridgepoint_replay::workload::check_memory;
-use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
+use ridgepoint_replay::server_config::{KvTransfersSource, ServerConfig};
+use ridgepoint_replay::workload::check_memory;
 
 use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use ridgepoint::correction::SDS_OF_90_PCT;
+use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::{Error, Result};
-use ridgepoint::input::{read_text, FileKind};
+use serde::{Deserialize, Serialize};
 
 use super::rates::{Rate, RateName, Storage};
 use super::term::Source;

@@ -1,17 +1,11 @@
 //! The prediction of the six terms from the model, the deployment, the GPU and the rates.
 
-use ridgepoint::latency::HostTimes;
-use ridgepoint::Deployment;
-use ridgepoint::Engine;
-use ridgepoint::{Error, Result};
-use ridgepoint::Hardware;
 use ridgepoint::hardware::Architecture;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::Model;
+use ridgepoint::latency::HostTimes;
 use ridgepoint::physics::Captures;
-use ridgepoint::Request;
-use ridgepoint::StepModel;
-use ridgepoint::units::{si, time_us, US_PER_S};
+use ridgepoint::units::{US_PER_S, si, time_us};
+use ridgepoint::{Deployment, Engine, Error, Hardware, Model, Request, Result, StepModel};
 
 use super::chosen::Rates;
 use super::rates::RateName;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use ridgepoint::Hardware;
 use ridgepoint::units::GIGA;
+use serde::{Deserialize, Serialize};
 
 use super::term::{Seconds, Source};
 

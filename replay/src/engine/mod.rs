@@ -11,11 +11,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
-use ridgepoint::latency::Queues;
-use ridgepoint::{Error, Result};
-use ridgepoint::latency::LatencyModel;
+use ridgepoint::latency::{LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
-use ridgepoint::Request;
+use ridgepoint::{Error, Request, Result};
 
 use super::batch::Batch;
 use super::block_lives::BlockLives;

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
-use serde_json::{Value, json};
 use ridgepoint::latency::TransferDirection;
 use ridgepoint::units::ns_to_us;
+use serde_json::{Value, json};
 
 use super::super::grown::grown;
 use super::{over_ns, reached};

@@ -11,9 +11,9 @@
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
-use serde_json::{Value, json};
 use ridgepoint::latency::TransferDirection;
 use ridgepoint::units::{ns_to_ms, ns_to_us};
+use serde_json::{Value, json};
 
 use super::{over_ns, reached};
 use crate::kv_metrics::{Hits, KvMetrics};

@@ -1,5 +1,5 @@
-use serde_json::{Value, json};
 use ridgepoint::Request;
+use serde_json::{Value, json};
 
 use super::super::fixtures::{Full, three};
 use super::*;

@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Write};
 
-use serde::Serialize;
 use ridgepoint::units::ns_to_ms;
+use serde::Serialize;
 
 use super::super::grown::grown;
 use super::TokenTimes;
 use crate::prefix::hash_content;
-use crate::{Observer, Outcome, RequestRecord, StepEvent};
 use crate::workload::Content;
+use crate::{Observer, Outcome, RequestRecord, StepEvent};
 
 /// The first line of the file: what was replayed.
 #[derive(Debug, Clone, Serialize)]

@@ -1,11 +1,11 @@
-use serde_json::Value;
 use ridgepoint::Deployment;
 use ridgepoint::latency::FixedLatency;
+use serde_json::Value;
 
 use super::*;
-use crate::{replay, EngineConfig};
-use crate::workload::kept_contents::KeptContents;
+use crate::workload::KeptContents;
 use crate::workload::{FixedList, Segment, WorkloadRequest};
+use crate::{EngineConfig, replay};
 
 fn written(requests: Vec<WorkloadRequest>) -> Vec<Value> {
     let latency = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};
 
+use ridgepoint::units::{NS_PER_S, ns_to_s};
 use serde_json::{Value, json};
-use ridgepoint::units::{ns_to_s, NS_PER_S};
 
 use super::TokenTimes;
 use crate::{Distribution, Metrics, Outcome, Replay, RequestRecord};

@@ -1,10 +1,9 @@
 //! The columns that a kind of file may have, and where one file has them.
 
-use serde_json::{Map, Value};
-use ridgepoint::input::{check, other_names, MAX_PROBLEMS};
-use ridgepoint::input::did_you_mean;
-use ridgepoint::{Location, Result};
+use ridgepoint::input::{MAX_PROBLEMS, check, did_you_mean, other_names};
 use ridgepoint::unstable::error::cut;
+use ridgepoint::{Location, Result};
+use serde_json::{Map, Value};
 
 /// The columns of a kind of file.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@
 #![expect(clippy::cast_possible_truncation, reason = "a column's number")]
 
 use csv::{DeserializeErrorKind, StringRecord};
-use serde::de::DeserializeOwned;
 use ridgepoint::input::whole_text;
+use serde::de::DeserializeOwned;
 
 /// Reads a struct whose fields have names among `names` from the text of each name. Other names are passed over, empty texts
 /// are `None`, and whole numbers may be written as `16.0`.

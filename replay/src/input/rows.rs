@@ -6,15 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use ridgepoint::input::{
+    Bounded, Input, NumberRange, Record, RecordCount, distinct_json, json_cause, read_error, shown, whole_text,
+};
+use ridgepoint::unstable::error::cut;
+use ridgepoint::{Error, Location, Result};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use ridgepoint::input::whole_text;
-use ridgepoint::input::NumberRange;
-use ridgepoint::input::{read_error, Bounded, Input, Record, RecordCount};
-use ridgepoint::input::shown;
-use ridgepoint::input::{distinct_json, json_cause};
-use ridgepoint::{Error, Location, Result};
-use ridgepoint::unstable::error::cut;
 
 use super::columns::{Columns, Found, Header};
 use super::record::read_texts;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use serde::Serialize;
 use ridgepoint::units::real;
+use serde::Serialize;
 
 use crate::record::{Outcome, RequestRecord};
 use crate::workload::Content;
@@ -42,7 +42,7 @@ impl Hits {
         hits
     }
 
-    pub(in crate) fn add(&mut self, record: &RequestRecord) {
+    pub(crate) fn add(&mut self, record: &RequestRecord) {
         let cached = record.num_cached_tokens.min(record.num_prompt_tokens);
         let loaded = record.num_loaded_tokens.min(cached);
         self.requests += 1;

@@ -1,7 +1,7 @@
 //! The host's time for prefix caching: hashing, looking up, and keeping the table of cached blocks.
 
+use ridgepoint::units::{US_PER_MS, ns_to_us, real};
 use serde::Serialize;
-use ridgepoint::units::{ns_to_us, real, US_PER_MS};
 
 use super::WatchedReplay;
 use super::hits::{Hits, is_scheduled};

@@ -1,8 +1,8 @@
 //! What prefix caching saves against what it costs the host, and the hit rate at which both are equal.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of prompt lengths, which are u32")]
 
+use ridgepoint::units::{US_PER_MS, real};
 use serde::Serialize;
-use ridgepoint::units::{real, US_PER_MS};
 
 use super::WatchedReplay;
 use super::hits::Hits;

@@ -8,8 +8,8 @@ use ridgepoint::latency::BlackBox;
 
 use super::*;
 use crate::record::{Outcome, RequestRecord};
-use crate::{replay, KvOffload};
 use crate::workload::{FixedList, Segment, WorkloadRequest};
+use crate::{KvOffload, replay};
 
 const MS: u64 = 1_000_000;
 

@@ -87,8 +87,7 @@ impl LoadOrCompute {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::Deployment;
-    use ridgepoint::Request;
+    use ridgepoint::{Deployment, Request};
 
     use super::*;
     use crate::{KvDisk, KvOffload};

@@ -32,7 +32,7 @@ pub struct KvOffload {
 
 impl KvOffload {
     /// The problems of these values.
-    pub(in crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.num_cpu_blocks == 0 || self.num_cpu_blocks > MAX_CPU_BLOCKS {
             problems.push(format!(

@@ -1,7 +1,7 @@
 //! Counters of the host's tier over a whole replay.
 
-use serde::Serialize;
 use ridgepoint::units::ns_to_ms;
+use serde::Serialize;
 
 use super::disk::DiskCounters;
 use super::transfer_counters::TransferCounters;

@@ -11,7 +11,7 @@ use super::{Offload, Prepared};
 impl Offload {
     /// Launches an iteration at `host_ns`: submits copies, waits for those of preempted requests, and looks which have ended. Puts the
     /// requests whose stores or loads have ended into `batch`. Returns the time from which the GPUs can begin.
-    pub(in crate) fn launch(
+    pub(crate) fn launch(
         &mut self,
         latency: &dyn LatencyModel,
         host_ns: u64,

@@ -11,8 +11,7 @@
 
 use std::collections::VecDeque;
 
-use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::unstable::latency::non_negative;
+use ridgepoint::latency::{LatencyModel, TransferDirection, non_negative};
 
 use super::super::clock::ns_f64;
 use super::super::observe::TransferEvent;

@@ -50,7 +50,7 @@ impl Offload {
 
     /// Begins the offers of a step with this many steady decodes. Forgets refused requests that are none of these, and moves those that
     /// have become steady to `again`.
-    pub(in crate) fn begin_offers(&mut self, slots: &[Slot], step: u64, num_steady: u32, again: &mut Vec<u32>) {
+    pub(crate) fn begin_offers(&mut self, slots: &[Slot], step: u64, num_steady: u32, again: &mut Vec<u32>) {
         if step < self.refused.first_until && num_steady > 0 {
             return;
         }
@@ -68,12 +68,12 @@ impl Offload {
     }
 
     /// Whether one of the refused requests may fit.
-    pub(in crate) fn may_fit(&self) -> bool {
+    pub(crate) fn may_fit(&self) -> bool {
         !self.refused.slots.is_empty() && self.host.may_fit(self.refused.least_missing, self.refused.num_shared_changes)
     }
 
     /// Moves the refused steady decodes with this admission number or a later one to `again`.
-    pub(in crate) fn take_refused(&mut self, slots: &[Slot], step: u64, admission: u64, again: &mut Vec<u32>) {
+    pub(crate) fn take_refused(&mut self, slots: &[Slot], step: u64, admission: u64, again: &mut Vec<u32>) {
         if admission == 0 {
             // Offers of this step that are refused set both anew.
             (self.refused.least_missing, self.refused.num_shared_changes) = (u32::MAX, self.host.num_shared_changes);

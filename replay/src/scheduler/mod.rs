@@ -10,9 +10,9 @@ mod host_tier;
 
 use std::collections::VecDeque;
 
-use ridgepoint::model::SamplerWork;
-use ridgepoint::Request;
 use host_tier::Prefix;
+use ridgepoint::Request;
+use ridgepoint::model::SamplerWork;
 
 use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};

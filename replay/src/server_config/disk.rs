@@ -1,7 +1,7 @@
 //! The disk tier as vLLM's `TieringOffloadingSpec` gives it in `kv_connector_extra_config`: one secondary tier of the type `fs`.
 
-use serde_json::{Map, Value};
 use ridgepoint::input::Keys;
+use serde_json::{Map, Value};
 
 use crate::KvDisk;
 

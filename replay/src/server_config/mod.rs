@@ -13,7 +13,7 @@ mod transfers;
 pub use arguments::{NOT_MODELLED, SCHEDULER_ARGUMENTS, SchedulerOptions, server_arguments};
 pub use disk::KvDiskTier;
 pub use offload::{KvOffloading, KvOffloadingSize};
-pub use transfers::KvTransfersSource;
+pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::path::Path;
 

@@ -1,12 +1,11 @@
 //! The host's tier of KV blocks as vLLM's arguments give it: `kv_offloading_size`, or a connector in `kv_transfer_config`.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; sizes are positive")]
 
-use serde_json::Value;
-use ridgepoint::Deployment;
-use ridgepoint::{Error, Result};
-use ridgepoint::input::{object_or_text, Keys, NumberRange};
+use ridgepoint::input::{Keys, NumberRange, object_or_text};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::units::GIB;
+use ridgepoint::{Deployment, Error, Result};
+use serde_json::Value;
 
 use super::disk::{KEY, KvDiskTier, SPEC};
 use crate::KvOffload;

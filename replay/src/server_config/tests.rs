@@ -244,3 +244,15 @@ fn precision_is_compared_with_what_the_checkpoint_stores() {
     let refused = found(&path, "fp8").unwrap_err().to_string();
     assert!(refused.contains("give the config.json of the quantised checkpoint"), "{refused}");
 }
+
+#[test]
+fn the_server_of_an_experiment_takes_vllms_key() {
+    let parse = |more: &str| ServerConfig::parse("e.yaml", &format!("model: llama-3.1-8b\nhardware: h100\n{more}"));
+    assert_eq!(parse("").unwrap().deployment.generation_config, ridgepoint::GenerationConfig::Auto);
+    assert_eq!(
+        parse("generation-config: vllm\n").unwrap().deployment.generation_config,
+        ridgepoint::GenerationConfig::Vllm
+    );
+    let refused = parse("generation_config: /models/mine\n").unwrap_err().to_string();
+    assert!(refused.contains(r#"generation_config = "/models/mine" must be auto or vllm"#), "{refused}");
+}

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use ridgepoint::{Error, Result};
 use ridgepoint::input::Keys;
 use ridgepoint::latency::{CalibratedRoofline, KvTransfers, TransferDirection};
-use ridgepoint::StepModel;
+use ridgepoint::{Error, Result, StepModel};
+use serde_json::Value;
 
 use super::{ServedEngine, ServerConfig};
 use crate::KvOffload;
@@ -47,15 +46,13 @@ pub(super) fn share_links(tier: Option<&mut KvOffload>, transfers: &KvTransfers,
         return;
     };
     tier.contention = transfers.contention;
-    notes.extend(transfers.unused_disk(tier));
+    notes.extend(unused_disk(transfers, tier));
 }
 
-impl KvTransfers {
-    /// A note on measured times of a disk that `tier` does not have.
-    pub fn unused_disk(&self, tier: &KvOffload) -> Option<String> {
-        let is_unused = tier.disk.is_none() && (self.cpu_to_disk.is_some() || self.disk_to_cpu.is_some());
-        is_unused.then(|| format!("{KEY} gives times of a disk, which have no effect without secondary_tiers"))
-    }
+/// Returns a note on measured times of a disk that `tier` does not have.
+pub fn unused_disk(transfers: &KvTransfers, tier: &KvOffload) -> Option<String> {
+    let is_unused = tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some());
+    is_unused.then(|| format!("{KEY} gives times of a disk, which have no effect without secondary_tiers"))
 }
 
 impl ServerConfig {

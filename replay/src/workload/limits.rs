@@ -1,7 +1,7 @@
 //! The limits of a load.
 
-use ridgepoint::{Error, Result};
 use ridgepoint::units::{GIB, NS_PER_S};
+use ridgepoint::{Error, Result};
 
 /// Longest prompt or output, tokens. It exceeds the context of any model, and the sum of two fits 32 bits.
 pub const MAX_TOKENS: u32 = 10_000_000;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
 use ridgepoint::{Error, Result};
+use serde::Deserialize;
 
 use super::lengths::lockstep;
 use super::profile::Profile;

@@ -26,7 +26,7 @@ mod fixed_list;
 mod generated;
 mod kept_contents;
 mod lengths;
-mod limits;
+pub(crate) mod limits;
 mod load;
 pub mod profile;
 mod prompts;
@@ -35,7 +35,7 @@ mod request_list;
 mod request_source;
 pub mod requests;
 mod rows;
-mod seed;
+pub(crate) mod seed;
 mod session_rows;
 mod sessions;
 mod share;
@@ -56,9 +56,7 @@ pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};
 pub use request_source::RequestSource;
-pub use sessions::{
-    GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn,
-};
+pub use sessions::{GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn};
 pub use share::ReplicaShare;
 pub use staged::StageLoad;
 pub use stoppable::Stoppable;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ridgepoint::Result;
-use ridgepoint::unstable::model::{is_top_k, TOP_K};
 use ridgepoint::model::{OwnSampling, SamplingParams};
 use ridgepoint::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
+use ridgepoint::unstable::model::{TOP_K, is_top_k};
 
 use super::WorkloadRequest;
 use super::limits::{MAX_STAGES, MAX_TOKENS};

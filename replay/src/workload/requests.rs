@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use ridgepoint::{Error, Result};
-use ridgepoint::unstable::error::cut;
 use ridgepoint::input::{FileKind, Input};
+use ridgepoint::unstable::error::cut;
+use ridgepoint::{Error, Result};
 
 use super::fixed_list::FixedList;
 use super::rows::Rows;
@@ -13,7 +13,7 @@ use super::session_rows::SessionRows;
 use super::sessions::SessionList;
 use super::summary::Summary;
 use super::{RequestSource, Workload, azure, request_list, session_rows, traces, vllm_bench};
-use crate::input::{head, Head, HeadKind, RowReader};
+use crate::input::{Head, HeadKind, RowReader, head, open, read};
 
 /// The format of a file of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -95,7 +95,7 @@ impl RequestFile {
     /// `ErrorKind::Io` for a file that can't be read. `ErrorKind::Parse` for an unknown format, and for a line that does not
     /// have it, with row and column. `ErrorKind::Invalid` with all problems of a header, or without requests.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Self> {
-        Self::from_input(ridgepoint::input::open(FileKind::Requests, path)?, format)
+        Self::from_input(open(FileKind::Requests, path)?, format)
     }
 
     /// Parses the text of a file that errors call `origin`.
@@ -103,7 +103,7 @@ impl RequestFile {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn parse(origin: &str, text: &[u8], format: Option<Format>) -> Result<Self> {
-        Self::from_input(ridgepoint::input::read(FileKind::Requests, origin, text)?, format)
+        Self::from_input(read(FileKind::Requests, origin, text)?, format)
     }
 
     /// Returns the requests as a load. Loads share the list, and each begins at its first request.

@@ -42,13 +42,12 @@ impl Workload for Stoppable<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::Deployment;
-    use ridgepoint::ErrorKind;
     use ridgepoint::latency::FixedLatency;
+    use ridgepoint::{Deployment, ErrorKind};
 
     use super::super::{FixedList, WorkloadRequest};
     use super::*;
-    use crate::{replay, EngineConfig, Observer, StepEvent};
+    use crate::{EngineConfig, Observer, StepEvent, replay};
 
     /// Sets the flag at a step.
     struct StopAt<'a>(u64, &'a AtomicBool, u64);

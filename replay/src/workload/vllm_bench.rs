@@ -5,10 +5,10 @@
 #![expect(clippy::indexing_slicing, reason = "the lists were found to be equally long")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use serde::Deserialize;
-use ridgepoint::{Error, Result};
-use ridgepoint::input::{check, json_error, Input};
+use ridgepoint::input::{Input, check, json_error};
 use ridgepoint::units::NS_PER_S;
+use ridgepoint::{Error, Result};
+use serde::Deserialize;
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};

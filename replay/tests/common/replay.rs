@@ -1,8 +1,7 @@
 //! An observer for tests of replays.
 
 use ridgepoint::Request;
-use ridgepoint_replay::KvEvent;
-use ridgepoint_replay::{Observer, StepEvent};
+use ridgepoint_replay::{KvEvent, Observer, StepEvent};
 
 /// A step as the replay told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

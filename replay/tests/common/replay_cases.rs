@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
 
 /// An engine, its delays, and what is sent to it.
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use ridgepoint::Deployment;
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{replay, EngineConfig};
 use ridgepoint_replay::workload::{ClosedLoop, RequestShape};
+use ridgepoint_replay::{EngineConfig, replay};
 
 /// Steps of 10 ms, tokens 2 ms later at their clients, and room in a step for one prompt of 100 tokens and one decode. A runs in
 /// the steps that end at 10, 20 and 30 ms; B, behind it, in those that end at 20, 30 and 40 ms. C replaces A at 32 ms, although B

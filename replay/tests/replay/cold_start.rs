@@ -1,7 +1,9 @@
 //! The time from the start of a server to its first token: hand-worked terms, and laws of them.
 
-use ridgepoint_replay::cold_start::{ColdStart, CompileCache, RateName, Rates, Seconds, Source, StartUp, Storage, TermName};
 use ridgepoint::{CorrectionChoice, CudagraphMode, Deployment, EfficiencyMode, Hardware, Model, Options, StepModel};
+use ridgepoint_replay::cold_start::{
+    ColdStart, CompileCache, RateName, Rates, Seconds, Source, StartUp, Storage, TermName,
+};
 
 const KINDS: [Storage; 3] = [Storage::Network, Storage::Nvme, Storage::PageCache];
 

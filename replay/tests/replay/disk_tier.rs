@@ -1,10 +1,9 @@
 //! The disk tier on a schedule worked out by hand: a prompt whose blocks GPU and host have lost is read from the disk, loaded, and goes on.
 
-use ridgepoint_replay::{KvDisk, KvEvent};
 use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint_replay::{replay, EngineConfig, KvOffload, Replay};
-use ridgepoint_replay::workload::{Segment, WorkloadRequest};
 use ridgepoint::{Deployment, Request};
+use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Replay, replay};
 
 use crate::common::Recorder;
 use crate::loads::Listed;

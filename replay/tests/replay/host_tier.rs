@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use proptest::prelude::*;
 use ridgepoint::Request;
-use ridgepoint_replay::{KvDisk, KvEvent, SubmittedEvent, TransferCounters, TransferEvent};
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
-use ridgepoint_replay::{replay, EngineConfig, KvOffload, Outcome};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{
+    EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, SubmittedEvent, TransferCounters, TransferEvent, replay,
+};
 
 use crate::cases::Case;
 use crate::common::Recorder;

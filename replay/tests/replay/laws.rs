@@ -5,7 +5,7 @@ use crate::common::{Recorder, Step};
 use crate::loads::load;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{replay, EngineConfig, Outcome, Replay, RequestRecord, SchedulingPolicy};
+use ridgepoint_replay::{EngineConfig, Outcome, Replay, RequestRecord, SchedulingPolicy, replay};
 
 pub fn case() -> impl Strategy<Value = Case> {
     let sizes = [1u32..=8, 2u32..=24, 1u32..=64, 1u32..=8];

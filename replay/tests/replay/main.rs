@@ -23,6 +23,7 @@ mod closed_loop;
 mod cold_start;
 mod disk_tier;
 mod host_tier;
+mod kv_capacity;
 mod laws;
 mod scenarios;
 mod serving_decode;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use ridgepoint::Deployment;
-use ridgepoint_replay::HeldRequests;
-use ridgepoint_replay::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts};
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{replay, EngineConfig, Outcome, Replay};
 use ridgepoint_replay::workload::requests::RequestFile;
-use ridgepoint_replay::workload::{ArrivalPattern, Workload, WorkloadRequest};
+use ridgepoint_replay::workload::{
+    ArrivalPattern, GeneratedSessions, NormalLengths, SessionShape, SessionStarts, Workload, WorkloadRequest,
+};
+use ridgepoint_replay::{EngineConfig, HeldRequests, Outcome, Replay, replay};
 
 /// Keeps what is sent.
 struct Kept<'a>(&'a mut dyn Workload, Vec<WorkloadRequest>);

@@ -15,10 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::Recorder;
 use flate2::read::GzDecoder;
 use ridgepoint::Request;
-use ridgepoint_replay::KvEvent;
 use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
-use ridgepoint_replay::{replay, EngineConfig, KvOffload, Observer};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, KvEvent, KvOffload, Observer, replay};
 use serde::Deserialize;
 
 /// An engine and what it is sent, and what vLLM made of it.

@@ -4,10 +4,12 @@ use crate::data_pack as common;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint_replay::workload::{Prompts, RequestSource, Session, StageLoad};
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
-use ridgepoint_replay::workload::{ArrivalPattern, ClosedLoop, OpenLoop, RequestShape, Workload, WorkloadRequest};
+use ridgepoint_replay::workload::{
+    ArrivalPattern, ClosedLoop, OpenLoop, Prompts, RequestShape, RequestSource, Session, StageLoad, Workload,
+    WorkloadRequest,
+};
 
 const SAMPLES: [(Format, &str); 8] = [
     (

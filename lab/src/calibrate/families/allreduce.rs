@@ -1,8 +1,8 @@
 //! Calibration of all-reduces.
 
+use ridgepoint::physics::Shape;
 use ridgepoint::unstable::efficiency::family::AllReduceKind;
 use ridgepoint::unstable::efficiency::kernel_model::{AllReduceModel, Chip};
-use ridgepoint::physics::Shape;
 
 use super::super::family::{Calibrated, Placed, logs};
 use super::super::source::Source;

@@ -3,9 +3,9 @@
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::unstable::efficiency::kernel_model::{Chip, GEMM_TILES, GemmModel};
 use ridgepoint::physics::Shape;
 use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, GEMM_TILES, GemmModel};
 
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;

@@ -1,9 +1,9 @@
 //! Calibration of routed experts.
 
 use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::physics::Shape;
 use ridgepoint::unstable::efficiency::family::{MoeKey, Routing};
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::physics::Shape;
 
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;

@@ -20,12 +20,11 @@ use crate::fit::ParameterReport;
 use crate::ingest::{Dropped, Interval, StepRecord, own_sampling};
 use crate::training::QueueRow;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint_replay::export::TokenTimes;
-use ridgepoint_replay::{Distribution, Spread, SpreadSampler};
-use ridgepoint::units::{ns_to_ms, US_PER_MS};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint_replay::{replay, EngineConfig, Observer, Outcome};
+use ridgepoint::units::{US_PER_MS, ns_to_ms};
 use ridgepoint::{Error, Result, StepModel};
+use ridgepoint_replay::export::TokenTimes;
+use ridgepoint_replay::{Distribution, EngineConfig, Observer, Outcome, Spread, SpreadSampler, replay};
 use serde::Serialize;
 
 /// The largest errors with which a simulator passes, percent.

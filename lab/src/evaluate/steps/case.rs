@@ -10,13 +10,13 @@ use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
 use crate::evaluate::report::sort_out;
 use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
-use ridgepoint::Correction;
 use ridgepoint::correction::Basis;
-use ridgepoint::latency::Queues;
 use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::latency::Queues;
 use ridgepoint::model::OwnSampling;
 use ridgepoint::{
-    CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request, Result, StepModel,
+    Correction, CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request,
+    Result, StepModel,
 };
 
 /// A trace that can be judged.

@@ -9,9 +9,8 @@ use crate::evaluate::metric::Metric;
 use crate::evaluate::report::{Baseline, EvaluationReport, MetricSummary};
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{Cleaning, Run, StepRecord, StepTrace, periods};
-use ridgepoint::Result;
-use ridgepoint::Correction;
 use ridgepoint::correction::Term;
+use ridgepoint::{Correction, Result};
 
 /// A run of sampled steps: each of `(decodes, period µs, steps to the next)`.
 fn run(name: &str, model: &str, steps: &[(u32, u64, u64)]) -> ReadRun {

@@ -8,7 +8,7 @@ pub(super) mod tally;
 use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
-use ridgepoint::input::{read_error, FileKind, Input, Record};
+use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::{Error, Result};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Attributes of resources, spans and events as counts, names and times.
 
 use csv::StringRecord;
+use ridgepoint::input::{NumberRange, whole_text};
 use ridgepoint::unstable::error::cut;
-use ridgepoint::input::{whole_text, NumberRange};
 use ridgepoint_replay::input::read_texts;
 use serde::de::DeserializeOwned;
 

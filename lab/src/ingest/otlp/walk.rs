@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ridgepoint::unstable::error::cut;
 use ridgepoint::input::RecordCount;
+use ridgepoint::unstable::error::cut;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::Value;
 

@@ -21,7 +21,7 @@ pub struct KvDisk {
 
 impl KvDisk {
     /// The problems of these values.
-    pub(in crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.block_bytes == 0 {
             problems.push("kv_offload.disk.block_bytes = 0 must be at least 1".to_owned());

@@ -22,9 +22,9 @@ pub use config::KvDisk;
 pub use counters::DiskCounters;
 pub(crate) use tier::Waited;
 
-use ridgepoint::latency::TransferDirection;
 use files::Files;
 use look_ups::LookUps;
+use ridgepoint::latency::TransferDirection;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
 use super::super::grown::grown;

@@ -14,9 +14,9 @@ use super::{Disk, Job};
 
 /// A wait for the disk that has ended.
 #[derive(Debug, Clone, Copy)]
-pub(in crate) struct Waited {
-    pub(in crate) record: u32,
-    pub(in crate) time_ns: u64,
+pub(crate) struct Waited {
+    pub(crate) record: u32,
+    pub(crate) time_ns: u64,
 }
 
 /// Where a look-up finds a block.
@@ -39,12 +39,12 @@ pub(super) enum Found {
 impl Offload {
     /// Whether there is a disk behind the host.
     #[inline]
-    pub(in crate) fn has_disk(&self) -> bool {
+    pub(crate) fn has_disk(&self) -> bool {
         self.disk.is_some()
     }
 
     /// Takes the time at which a step is scheduled, and the copies between host and disk that have ended.
-    pub(in crate) fn begin_schedule(&mut self, now_ns: u64) {
+    pub(crate) fn begin_schedule(&mut self, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
         disk.advance(now_ns);
         disk.has_answers = false;
@@ -149,7 +149,7 @@ impl Offload {
     }
 
     /// Submits the writes that are not under way, at `ready_ns`.
-    pub(in crate) fn submit_writes(&mut self, latency: &dyn LatencyModel, ready_ns: u64) {
+    pub(crate) fn submit_writes(&mut self, latency: &dyn LatencyModel, ready_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
         for job in std::mem::take(&mut disk.writes) {
             if job.copied.is_empty() {
@@ -192,22 +192,22 @@ impl Offload {
     }
 
     /// Takes the waits for the disk that have ended.
-    pub(in crate) fn take_waited(&mut self) -> Vec<Waited> {
+    pub(crate) fn take_waited(&mut self) -> Vec<Waited> {
         self.disk.as_mut().map_or_else(Vec::new, |disk| std::mem::take(&mut disk.waited))
     }
 
     /// The counters over a whole replay.
-    pub(in crate) fn into_counters(self) -> OffloadCounters {
+    pub(crate) fn into_counters(self) -> OffloadCounters {
         OffloadCounters { disk: self.disk.map(|disk| disk.counters), ..self.counters }
     }
 
     /// Whether look-ups of the disk were answered that no step has seen.
-    pub(in crate) fn has_answers(&self) -> bool {
+    pub(crate) fn has_answers(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.has_answers)
     }
 
     /// Takes the number of reads that were submitted since the last call.
-    pub(in crate) fn take_num_reads(&mut self) -> u64 {
+    pub(crate) fn take_num_reads(&mut self) -> u64 {
         self.disk.as_mut().map_or(0, |disk| std::mem::take(&mut disk.num_reads))
     }
 }

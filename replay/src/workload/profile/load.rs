@@ -1,9 +1,9 @@
 //! `load` of a profile: the stages, and the limit on requests in flight.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use serde_json::Value;
-use ridgepoint::input::{shown, Keys, NumberRange};
+use ridgepoint::input::{Keys, NumberRange, shown};
 use ridgepoint::units::NS_PER_S;
+use serde_json::Value;
 
 use super::INFERENCE_PERF;
 use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_STAGES, MAX_TIME_NS};

@@ -6,9 +6,9 @@ mod load;
 
 use std::path::Path;
 
-use serde_json::Value;
+use ridgepoint::input::{FileKind, Keys, Log, NumberRange, read_text};
 use ridgepoint::{Error, Result};
-use ridgepoint::input::{read_text, FileKind, Keys, Log, NumberRange};
+use serde_json::Value;
 
 use super::arrivals::ArrivalPattern;
 use super::prompts::{PromptStream, Prompts};

@@ -47,8 +47,7 @@ pub enum SessionStarts {
 /// Generated sessions. Memory grows with the sessions in progress alone.
 ///
 /// ```
-/// use ridgepoint_replay::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts};
-/// use ridgepoint_replay::workload::Workload;
+/// use ridgepoint_replay::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts, Workload};
 ///
 /// let (input, output) = (NormalLengths::fixed(50), NormalLengths::fixed(10));
 /// let shape = SessionShape { turns: 2, prefix_len: 1000, input, output, think_time_s: 0.0 };

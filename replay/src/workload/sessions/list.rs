@@ -39,8 +39,7 @@ impl Session {
 /// Sessions that start at their times. Clones share the list.
 ///
 /// ```
-/// use ridgepoint_replay::workload::{Session, SessionList, Turn};
-/// use ridgepoint_replay::workload::{Workload, WorkloadRequest};
+/// use ridgepoint_replay::workload::{Session, SessionList, Turn, Workload, WorkloadRequest};
 ///
 /// let turn = |prompt, think_ns| Turn { request: WorkloadRequest::new(0, prompt, 10), think_ns };
 /// let list = SessionList::new(vec![Session { turns: vec![turn(100, 0), turn(150, 2_000)] }])?;

@@ -1,9 +1,8 @@
 //! Times at which steps are scheduled, run and end, and at which clients receive their tokens.
 
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{EngineConfig, Outcome};
-use ridgepoint_replay::workload;
 use ridgepoint_replay::workload::{RequestShape, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, Outcome, workload};
 
 use super::support::{Run, all_delays, engine, request, run, run_workload, steps_only, synchronous};
 use crate::loads::{ClosedLoop, Listed};

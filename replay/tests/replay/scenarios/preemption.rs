@@ -1,8 +1,8 @@
 //! Preemption when KV blocks run out. Blocks have 4 tokens; a context fills at most all of them.
 
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
 use ridgepoint_replay::workload::WorkloadRequest;
+use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
 
 use super::support::{Run, engine_of, request, run, steps_and_scheduling, steps_only};
 

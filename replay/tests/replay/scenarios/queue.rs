@@ -1,8 +1,8 @@
 //! Which requests a step holds: budgets, chunks, slots, order and rejections.
 
 use ridgepoint::latency::BlackBox;
-use ridgepoint_replay::{EngineConfig, Outcome, SchedulingPolicy};
 use ridgepoint_replay::workload::WorkloadRequest;
+use ridgepoint_replay::{EngineConfig, Outcome, SchedulingPolicy};
 
 use super::support::{all_delays, engine, engine_of, request, run, steps_and_scheduling, steps_only};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ridgepoint::latency::{FixedLatency, LatencyModel};
-use ridgepoint_replay::{replay, EngineConfig, Replay, SchedulingPolicy};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, Replay, SchedulingPolicy, replay};
 
 use crate::common::{Recorder, Step};
 use crate::loads::Listed;

@@ -1,14 +1,14 @@
 //! The memory equation against the block counts that real servers report. Needs `RIDGEPOINT_DATA`: servers in
 //! `serving/*/exp-config.yaml`, step traces in `steps/*.csv`.
 
-use crate::common;
-
 use std::path::{Path, PathBuf};
 
 use ridgepoint::kv_capacity::OVERHEAD_BYTES;
 use ridgepoint::units::GIB;
-use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint::{Deployment, Engine};
+use ridgepoint_replay::server_config::ServerConfig;
+
+use crate::data_pack::data_pack;
 
 /// Largest error of a server whose model is text alone, percent.
 const MAX_ERROR_PCT: f64 = 1.0;
@@ -56,7 +56,7 @@ fn traced(path: &Path) -> Server {
 
 #[test]
 fn predicted_blocks_are_those_that_servers_report() {
-    let Some(data) = common::data_pack("kv_capacity") else { return };
+    let Some(data) = data_pack("kv_capacity") else { return };
     let mut servers: Vec<Server> = entries(data.join("serving")).iter().map(|dir| server(dir)).collect();
     servers.extend(entries(data.join("steps")).iter().map(|path| traced(path)));
     println!("{:55} {:>9} {:>9} {:>7} {:>24}", "server", "reported", "predicted", "error", "left for the rest, GiB");
