@@ -108,12 +108,12 @@ fn two_names_of_one_argument_must_agree() {
 #[test]
 fn values_out_of_range_are_all_reported() {
     let found = problems(parse(
-        "tensor_parallelism: 0\nmax_num_seqs: 1.5\nmax_num_batched_tokens: \"2048\"\ngpu_memory_utilization: 1.2\nkv_cache_dtype: fp7\nprecision: fp7\nenforce_eager: 3\nscheduling_policy: lifo\ncpu_offload: yes please\ntotal_kv_blocks: -4\ndtype: float32\nlong_prefill_token_threshold: .nan\n",
+        "tensor_parallelism: 0\nmax_num_seqs: 1.5\nmax_num_batched_tokens: \"many\"\ngpu_memory_utilization: 1.2\nkv_cache_dtype: fp7\nprecision: fp7\nenforce_eager: 3\nscheduling_policy: lifo\ncpu_offload: yes please\ntotal_kv_blocks: -4\ndtype: float32\nlong_prefill_token_threshold: .nan\n",
     ));
     for key in [
         "tensor_parallelism = 0 must be a whole number from 1",
         "max_num_seqs = 1.5",
-        "max_num_batched_tokens = \"2048\"",
+        "max_num_batched_tokens = \"many\"",
         "gpu_memory_utilization = 1.2 must be a share",
         "kv_cache_dtype = \"fp7\" must be auto, fp8",
         "precision = \"fp7\" must be bf16",
