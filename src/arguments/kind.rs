@@ -34,7 +34,7 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the value in its own form; `None` for a value of another kind.
-    pub(super) fn read(&self, value: &Value) -> Option<Value> {
+    pub fn value_of(&self, value: &Value) -> Option<Value> {
         match self {
             Kind::Switch => switch(value).map(Value::Bool),
             Kind::Whole(min, max) => whole(value).filter(|n| (*min..=*max).contains(n)).map(Value::from),
@@ -51,7 +51,7 @@ impl Kind {
             Kind::Wholes => wholes(value).map(Value::from),
             Kind::WholeOrAuto(min, max) => match value.as_str() {
                 Some("auto") => Some(Value::Null),
-                _ => Kind::Whole(*min, *max).read(value),
+                _ => Kind::Whole(*min, *max).value_of(value),
             },
             Kind::Own(read) => read(value),
             Kind::Object(_) => object_or_text(value).map(Value::Object),
@@ -67,10 +67,10 @@ impl Kind {
         let given = Value::from(text);
         let is_number = match self {
             Kind::Whole(..) | Kind::Tokens(..) => {
-                text.parse::<i128>().is_ok() || Kind::Tokens(0, u64::MAX).read(&given).is_some()
+                text.parse::<i128>().is_ok() || Kind::Tokens(0, u64::MAX).value_of(&given).is_some()
             }
             Kind::Number(_) => text.parse::<f64>().is_ok_and(f64::is_finite),
-            Kind::Wholes => Kind::Wholes.read(&given).is_some(),
+            Kind::Wholes => Kind::Wholes.value_of(&given).is_some(),
             _ => true,
         };
         if !is_number {
@@ -216,7 +216,7 @@ mod tests {
 
     #[track_caller]
     fn reads(kind: Kind, given: Value, expected: Option<Value>) {
-        assert_eq!(kind.read(&given), expected, "{given}");
+        assert_eq!(kind.value_of(&given), expected, "{given}");
     }
 
     #[test]

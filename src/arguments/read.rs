@@ -243,7 +243,7 @@ impl<'a> Entry<'a> {
 
     /// The value in the form of its kind.
     fn read(&self, kind: Kind) -> Option<Value> {
-        match kind.read(&self.value)? {
+        match kind.value_of(&self.value)? {
             Value::Bool(on) if self.is_negated => Some(Value::Bool(!on)),
             value => Some(value),
         }

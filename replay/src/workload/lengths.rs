@@ -3,6 +3,7 @@
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
+use serde::Deserialize;
 
 use super::limits;
 use super::request::WorkloadRequest;
@@ -24,7 +25,8 @@ pub fn lockstep(in_flight: u32, [input, output]: [&NormalLengths; 2], think_time
 ///
 /// # Source
 /// inference-perf 0.3.0, `utils/distribution.py`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(from = "LengthsAsWritten")]
 pub struct NormalLengths {
     /// Shortest, tokens, at least 1.
     pub min: u32,
@@ -34,6 +36,23 @@ pub struct NormalLengths {
     pub mean: f64,
     /// Standard deviation before clipping, tokens; 0 makes all lengths equal.
     pub std_dev: f64,
+}
+
+/// Lengths as files and flags have them: one number, or a distribution.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LengthsAsWritten {
+    Fixed(u32),
+    Normal { min: u32, max: u32, mean: f64, std_dev: f64 },
+}
+
+impl From<LengthsAsWritten> for NormalLengths {
+    fn from(written: LengthsAsWritten) -> Self {
+        match written {
+            LengthsAsWritten::Fixed(tokens) => NormalLengths::fixed(tokens),
+            LengthsAsWritten::Normal { min, max, mean, std_dev } => NormalLengths { min, max, mean, std_dev },
+        }
+    }
 }
 
 impl NormalLengths {

@@ -2,18 +2,15 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::{Error, Result};
-use serde::Deserialize;
+use ridgepoint::Result;
 
-use super::lengths::lockstep;
+use super::generated_load::GeneratedLoad;
 use super::profile::Profile;
 use super::requests::{Format, RequestFile};
-use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
-use super::{ArrivalPattern, ClosedLoop, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
+use super::{ReplicaShare, Summary, Workload};
 
 /// A load by its source. [`Load::open`] reads or generates it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Load {
     /// A profile of the load generator inference-perf.
@@ -28,54 +25,8 @@ pub enum Load {
         /// Format of the file; `None` detects it from the content.
         format: Option<Format>,
     },
-    /// A closed loop: a fixed number of requests in flight.
-    ClosedLoop {
-        /// Requests in flight.
-        concurrency: u32,
-        /// Prompt tokens of each request.
-        input_len: u32,
-        /// Generated tokens of each request.
-        output_len: u32,
-        /// Number of requests.
-        num_requests: u64,
-    },
-    /// An open loop: requests at random times.
-    OpenLoop {
-        /// Mean rate.
-        requests_per_s: f64,
-        /// Prompt tokens of each request.
-        input_len: u32,
-        /// Generated tokens of each request.
-        output_len: u32,
-        /// Number of requests.
-        num_requests: u64,
-        /// Shape of the gamma distribution of arrival gaps; 1 is Poisson.
-        burstiness: f64,
-    },
-    /// Sessions of several turns, each of which continues the one before: at random times, or a fixed number of them at once. One of
-    /// `sessions_per_s` and `concurrency` is given.
-    Sessions {
-        /// Mean rate of starts.
-        sessions_per_s: Option<f64>,
-        /// Sessions in progress.
-        concurrency: Option<u32>,
-        /// Number of sessions.
-        num_sessions: u64,
-        /// Turns of each session; sessions of one turn share the prefix alone.
-        turns: u32,
-        /// Tokens at the beginning of every prompt, the same in all sessions.
-        #[serde(default)]
-        prefix_len: u32,
-        /// New prompt tokens of each turn, behind the prefix and the turns before.
-        input_len: u32,
-        /// Generated tokens of each turn.
-        output_len: u32,
-        /// Mean of the exponential time between the end of a turn and the next, s.
-        #[serde(default)]
-        think_time_s: f64,
-        /// Shape of the gamma distribution of gaps between starts; 1, the default, is Poisson.
-        burstiness: Option<f64>,
-    },
+    /// Requests or sessions of a few numbers.
+    Generated(GeneratedLoad),
 }
 
 /// A load that is ready to be replayed.
@@ -129,7 +80,7 @@ impl Load {
     /// shared out; its notes say so.
     ///
     /// # Errors
-    /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`], [`OpenLoop::new`] and [`GeneratedSessions::new`].
+    /// Those of [`Profile::read`], [`RequestFile::read`], and [`GeneratedLoad::workload`].
     pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
         self.open_if(seed, replicas, &|_| Ok(()))
     }
@@ -140,97 +91,12 @@ impl Load {
     /// Those of [`Load::open`] and of `check`.
     #[doc(hidden)]
     pub fn open_if(&self, seed: u64, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<OpenedLoad> {
-        let share = ReplicaShare::new(replicas);
-        let opened = |name, workload, summary, notes| Ok(OpenedLoad { workload, name, summary, notes });
         match self {
             Load::Profile { path } => OpenedLoad::of_profile(Profile::read(path)?, seed, replicas, check),
             Load::RequestFile { path, format } => {
                 OpenedLoad::of_requests(RequestFile::read(path, *format)?, replicas, check)
             }
-            Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
-                let own = share.concurrency(*concurrency);
-                let shape = RequestShape::new(*input_len, *output_len);
-                let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
-                check(share.requests(*num_requests))?;
-                let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
-                let note = share.note_on_figures(None, Some(*concurrency));
-                let lengths = [input_len, output_len].map(|tokens| NormalLengths::fixed(*tokens));
-                let lockstep = lockstep(own, lengths.each_ref(), 0.0);
-                let (summary, notes) = (closed.summary(), note.into_iter().chain(lockstep).collect());
-                opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes)
-            }
-            Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
-                let pattern = ArrivalPattern::of_burstiness(*burstiness);
-                let own = share.rate_per_s(*requests_per_s);
-                let shape = RequestShape::new(*input_len, *output_len);
-                let open = OpenLoop::new(pattern, own, share.requests(*num_requests), shape, seed)?;
-                check(share.requests(*num_requests))?;
-                let (summary, note) = (open.summary(), share.note_on_figures(Some(*requests_per_s), None));
-                let name = match note {
-                    None => format!("{requests_per_s} requests/s"),
-                    Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
-                };
-                opened(name, Box::new(open), summary, note.into_iter().collect())
-            }
-            Load::Sessions {
-                sessions_per_s,
-                concurrency,
-                num_sessions,
-                turns,
-                prefix_len,
-                input_len,
-                output_len,
-                think_time_s,
-                burstiness,
-            } => {
-                let (starts, when) = session_starts(*sessions_per_s, *concurrency, *burstiness, share)?;
-                let name = format!("{}, {when}", if *turns > 1 { "sessions" } else { "requests with a shared prefix" });
-                let shape = SessionShape {
-                    turns: *turns,
-                    prefix_len: *prefix_len,
-                    input: NormalLengths::fixed(*input_len),
-                    output: NormalLengths::fixed(*output_len),
-                    think_time_s: *think_time_s,
-                };
-                let sessions = GeneratedSessions::new(starts, share.requests(*num_sessions), shape, seed)?;
-                let summary = sessions.summary();
-                check(summary.requests as u64)?;
-                let note = share.note_on_figures(None, None);
-                let notes = note.into_iter().chain(sessions.lockstep());
-                opened(name, Box::new(sessions.workload()), summary, notes.collect())
-            }
-        }
-    }
-}
-
-/// When the sessions of one replica start, with the number of them that says when as text.
-fn session_starts(
-    sessions_per_s: Option<f64>,
-    concurrency: Option<u32>,
-    burstiness: Option<f64>,
-    share: ReplicaShare,
-) -> Result<(SessionStarts, String)> {
-    match (sessions_per_s, concurrency) {
-        (Some(total_per_s), None) => {
-            let pattern = ArrivalPattern::of_burstiness(burstiness.unwrap_or(1.0));
-            let per_s = share.rate_per_s(total_per_s);
-            let of = if share.is_whole() { String::new() } else { format!(" of {total_per_s}") };
-            Ok((SessionStarts::Rate { pattern, per_s }, format!("{per_s}{of} per second")))
-        }
-        (None, Some(total)) => {
-            if let Some(burstiness) = burstiness {
-                let problem = format!(
-                    "burstiness = {burstiness} has no place beside concurrency, which starts a session when another one ends"
-                );
-                return Err(Error::invalid("load", vec![problem]));
-            }
-            let own = share.concurrency(total);
-            let of = if own == total { String::new() } else { format!(" of {total}") };
-            Ok((SessionStarts::Concurrency(own), format!("{own}{of} at once")))
-        }
-        _ => {
-            let problem = "sessions start at a rate (sessions_per_s), or a fixed number of them is in progress (concurrency): give one";
-            Err(Error::invalid("load", vec![problem.to_owned()]))
+            Load::Generated(load) => load.open(seed, ReplicaShare::new(replicas), check),
         }
     }
 }
