@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = "src|lab|cli|probe|bindings|bench_data|tests|docs|examples|page|fuzz|benches"
+FOLDERS = "src|replay|lab|serve|cli|probe|bindings|bench_data|tests|docs|examples|page|fuzz|benches"
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
-
 
 
 def headings(path):
@@ -28,7 +27,7 @@ documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bindings/*
 missing = []
 for document in sorted(documents):
     text = document.read_text()
-    missing += [(document, f"{link}#{anchor}") for link, anchor in LINK.findall(text) if not leads(document, link, anchor)]
+    missing += [(document, link + (anchor and f"#{anchor}")) for link, anchor in LINK.findall(text) if not leads(document, link, anchor)]
     if document.name in ("design.md", "CONTRIBUTING.md"):
         missing += [(document, path) for path in PATH.findall(text) if not (ROOT / path).exists()]
 for document, path in missing:
