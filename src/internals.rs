@@ -73,7 +73,6 @@ pub mod kv_capacity {
 }
 pub mod latency {
     pub use crate::correction::Queues;
-    pub use crate::latency::changed_steps::ChangedSteps;
     pub use crate::latency::file::FittedBlackBox;
     pub use crate::latency::kv_transfer::{KvTransfers, TransferLink};
 }

@@ -30,7 +30,7 @@
 //! | loads a model and a GPU | [`Model`], [`model::builtin_names`], [`Hardware`], [`hardware::builtin_names`], [`DType`] |
 //! | describes the engine | [`Deployment`], [`Engine`], [`AttentionBackend`], [`CudagraphMode`], [`GenerationConfig`] |
 //! | makes a [`StepModel`] | [`Options`], [`EfficiencyMode`], [`CorrectionChoice`], [`Correction`] |
-//! | predicts a step | [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
+//! | predicts a step | [`Step`], [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
 //! | asks for delays | [`latency::LatencyModel`] and its implementations, [`latency::HostTimes`] |
 //! | sizes a KV cache | [`kv_capacity::KvCapacity`] |
 //! | replays a load | [`replay::replay`], its configuration, observer and results |
@@ -53,7 +53,7 @@
 //! | `efficiency` | how close kernels come to the roofline: kernel models, tables, the source of each time |
 //! | [`kv_capacity`] | the KV blocks of a server: the memory equation |
 //! | `physics` | the operators of one rank in a step: FLOPs, bytes and messages, exact |
-//! | [`model`], [`hardware`], `deployment`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a batch |
+//! | [`model`], [`hardware`], `deployment`, `step`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a step and its requests |
 //!
 //! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
 //!
@@ -99,6 +99,7 @@ mod error;
 mod estimate;
 mod input;
 mod request;
+mod step;
 mod step_model;
 mod step_report;
 mod units;
@@ -114,6 +115,7 @@ pub use hardware::spec::Hardware;
 pub use model::shape::Model;
 pub use physics::OperatorGroup;
 pub use request::{Request, RequestColumns};
+pub use step::Step;
 pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
 
 /// Compiles and runs the README's Rust examples with the tests.

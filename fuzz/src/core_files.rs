@@ -14,7 +14,7 @@ use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::Workload;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, Step, StepModel};
 
 use crate::sane::{self, H100, LLAMA};
 
@@ -82,7 +82,7 @@ pub fn latency_model(bytes: &[u8]) {
     let written = read.to_toml_string().expect("what was read can be written");
     assert_eq!(FittedBlackBox::from_toml_str("written.toml", &written).expect("what was written can be read"), read);
     for step in [vec![Request::decode(u32::MAX); 3000], vec![Request::prefill(u32::MAX, u32::MAX); 3000], Vec::new()] {
-        let time_us = read.black_box.step_time_us(&step);
+        let time_us = read.black_box.step_time_us(&Step::from(&step));
         assert!(time_us.is_finite() && time_us >= 0.0, "{time_us}");
     }
 }

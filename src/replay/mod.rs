@@ -39,7 +39,7 @@ pub use config::{EngineConfig, SchedulingPolicy};
 pub(crate) use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::Metrics;
-pub use observe::{KvEvent, Observer, StepEvent, SubmittedEvent, TransferEvent};
+pub use observe::{Event, Events, KvEvent, Observer, StepEvent, SubmittedEvent, TransferEvent};
 pub(crate) use offload::KvDisk;
 pub use offload::KvOffload;
 pub use record::{Outcome, Replay, RequestRecord};

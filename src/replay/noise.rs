@@ -6,8 +6,8 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
 use crate::error::{Error, Result};
-use crate::latency::LatencyModel;
-use crate::latency::changed_steps::ChangedSteps;
+use crate::latency::{HostTimes, LatencyModel, TransferDirection};
+use crate::step::Step;
 use crate::workload::seed::{Stream, generator};
 
 /// Largest standard deviation of the logarithm of a factor.
@@ -24,9 +24,9 @@ const MAX_SIGMA: f64 = 1.0;
 /// ```
 /// use ridgepoint::latency::{FixedLatency, LatencyModel};
 /// use ridgepoint::internals::replay::NoisySteps;
-/// use ridgepoint::Request;
+/// use ridgepoint::{Request, Step};
 /// let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };
-/// let step = || NoisySteps::new(&fixed, 0.05, 7).map(|noisy| noisy.step_time_us(&[Request::decode(9)]));
+/// let step = || NoisySteps::new(&fixed, 0.05, 7).map(|noisy| noisy.step_time_us(&Step::from(&[Request::decode(9)])));
 /// assert_eq!(step()?, step()?);
 /// assert!(step()? != 1000.0);
 /// # Ok::<(), ridgepoint::Error>(())
@@ -50,14 +50,18 @@ impl<'a> NoisySteps<'a> {
     }
 }
 
-impl ChangedSteps for NoisySteps<'_> {
-    fn model(&self) -> &dyn LatencyModel {
-        self.model
+impl LatencyModel for NoisySteps<'_> {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
+        self.model.step_time_us(step) * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
     }
 
-    fn changed_us(&self, step_us: f64) -> f64 {
-        let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
-        step_us * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
+    fn host(&self) -> HostTimes {
+        self.model.host()
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -70,7 +74,7 @@ mod tests {
     fn steps(sigma: f64, seed: u64, count: usize) -> Vec<f64> {
         let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };
         let noisy = NoisySteps::new(&fixed, sigma, seed).expect("from 0 to 1");
-        (0..count).map(|_| noisy.step_time_us(&[Request::decode(9)])).collect()
+        (0..count).map(|_| noisy.step_time_us(&Step::from(&[Request::decode(9)]))).collect()
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::block_pool::BlockHash;
 use super::waiting::Rank;
-use crate::model::SamplerWork;
+use crate::model::OwnSampling;
 
-/// Requests that are counted together: those of a stage that need the same work of the sampler.
+/// Requests that are counted together: those of a stage with the same sampling parameters of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Group {
     pub(super) stage: u32,
-    pub(super) sampler_work: SamplerWork,
+    pub(super) own_sampling: OwnSampling,
 }
 
 /// State of one request. Token counts follow vLLM's `Request`: `computed` includes tokens of steps in flight.

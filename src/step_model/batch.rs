@@ -10,12 +10,13 @@ use super::tables::{DecodeBatch, StepTables};
 use crate::model::Window;
 use crate::physics::BatchSums;
 use crate::request::{Request, RequestColumns};
+use crate::step::Step;
 use crate::units::real;
 
 /// Requests that are summed together in a batch that is not all plain decodes.
 const BLOCK: usize = 64;
 
-/// A step's requests in a form that [`StepModel::step_time_us`] takes: a slice, vector or array of [`Request`], [`RequestColumns`],
+/// A step in a form that [`StepModel::step_time_us`] takes: a [`Step`]; a slice, vector or array of [`Request`], [`RequestColumns`],
 /// or a [`StepState`], each by reference. This crate alone implements it.
 pub trait StepRequests {
     #[doc(hidden)]
@@ -26,6 +27,25 @@ impl<R: AsRef<[Request]> + ?Sized> StepRequests for &R {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
         steps.time_us_of(self.as_ref())
+    }
+}
+
+impl StepRequests for &Step<'_> {
+    #[inline(always)]
+    fn time_us(self, steps: &StepModel) -> f64 {
+        let Step { requests, shared_kv_tokens, own_sampling } = *self;
+        let steps = steps.for_sampling(own_sampling);
+        if shared_kv_tokens == 0 {
+            return steps.time_us_of(requests);
+        }
+        steps.cpu.dispatch(SharingStep { steps, requests, shared_kv_tokens })
+    }
+}
+
+impl StepRequests for Step<'_> {
+    #[inline(always)]
+    fn time_us(self, steps: &StepModel) -> f64 {
+        (&self).time_us(steps)
     }
 }
 
@@ -50,33 +70,16 @@ impl StepModel {
     /// by operator. The call allocates nothing within the tables and takes no lock. The same requests give the same bits in any order,
     /// in any layout and on any thread. Requests that schedule nothing are ignored; a step without requests takes 0 µs.
     #[inline]
-    pub fn step_time_us(&self, requests: impl StepRequests) -> f64 {
-        requests.time_us(self)
+    pub fn step_time_us(&self, step: impl StepRequests) -> f64 {
+        step.time_us(self)
     }
 
-    /// [`StepModel::step_time_us`] where `shared_kv_tokens` of the cached tokens that decodes read are read by another request of the
-    /// step too: prompts that share a prefix share its KV blocks. The L2 cache holds some of them from one read to the next, so
-    /// that decode attention takes less time. Requests with a window read the end of their context, where nothing is shared.
-    ///
-    /// ```
-    /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
-    ///
-    /// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
-    /// // 32 decodes after 1,024 cached tokens, of which 512 are those of one system prompt.
-    /// let batch = [Request::decode(1024); 32];
-    /// assert!(steps.sharing_step_time_us(&batch, 31 * 512) < 0.97 * steps.step_time_us(&batch));
-    /// # Ok::<(), ridgepoint::Error>(())
-    /// ```
-    pub fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
-        if shared_kv_tokens == 0 {
-            return self.step_time_us(requests);
-        }
-        self.cpu.dispatch(SharingStep { steps: self, requests, shared_kv_tokens })
-    }
-
-    /// Leaves out keys that decodes need not read from memory.
+    /// Leaves out keys that decodes need not read from memory, as `shared_kv_tokens` of them are read by another request too.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is a count")]
     pub(super) fn share(&self, sums: &mut BatchSums, shared_kv_tokens: u64) {
+        if shared_kv_tokens == 0 {
+            return;
+        }
         for (window, reads) in sums.windows.iter_mut().zip(&self.shared_reads) {
             if let Some(reads) = reads {
                 let keys = real(window.decode_kv_tokens);

@@ -23,6 +23,7 @@ mod closed_loop;
 mod disk_tier;
 mod host_tier;
 mod laws;
+mod observers;
 mod scenarios;
 mod serving_decode;
 mod sessions;

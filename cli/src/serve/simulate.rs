@@ -16,6 +16,7 @@ use ridgepoint::internals::workload::{
     KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory,
 };
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::Observer;
 use ridgepoint::server_config::ServedEngine;
 use ridgepoint::workload::Load;
 use ridgepoint::workload::profile::Profile;
@@ -150,16 +151,18 @@ fn replayed(
         seed: asked.seed,
         cold: None,
     };
-    let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
-    let watch = asked.kv_metrics.then(KvWatch::default);
+    let mut timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
+    let mut watch = asked.kv_metrics.then(KvWatch::default);
+    let mut observers: Vec<&mut dyn Observer> = Vec::new();
+    observers.extend(timeline.as_mut().map(|timeline| timeline as &mut dyn Observer));
+    observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
     let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics);
-    let replayed = server.replay(&mut sent, (timeline, watch));
-    let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
+    let replayed = unless_stopped(stop, server.replay(&mut sent, &mut observers))?;
     let fewer_tiers = server.fewer_tiers(|tier| {
         let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
-        unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), ()))
+        unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), &mut []))
     })?;
     let series = timeline.map(|timeline| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);

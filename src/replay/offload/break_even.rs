@@ -88,18 +88,22 @@ impl LoadOrCompute {
 mod tests {
     use super::*;
     use crate::deployment::Deployment;
+    use crate::latency::HostTimes;
     use crate::replay::{KvDisk, KvOffload};
-    use crate::request::Request;
+    use crate::step::Step;
 
     /// 1 µs a token, 10 µs a step; a block of 16 bytes takes 100 µs and 4 µs for each.
     struct Line;
 
     impl LatencyModel for Line {
-        fn step_time_us(&self, requests: &[Request]) -> f64 {
-            if requests.is_empty() {
+        fn step_time_us(&self, step: &Step<'_>) -> f64 {
+            if step.requests.is_empty() {
                 return 0.0;
             }
-            10.0 + requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
+            10.0 + step.requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
+        }
+        fn host(&self) -> HostTimes {
+            HostTimes::NONE
         }
         fn kv_transfer_time_us(&self, _: TransferDirection, bytes: u64) -> f64 {
             100.0 + bytes as f64 / 4.0

@@ -18,7 +18,7 @@ use super::offload::Offload;
 use super::record::EngineCounters;
 use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
-use crate::model::SamplerWork;
+use crate::model::OwnSampling;
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
 use host_tier::Prefix;
@@ -61,11 +61,15 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// What the sampler does in a step.
-    pub(super) fn sampler_work(&self, batch: &Batch) -> SamplerWork {
+    /// Lists the sampling parameters that the requests of a step set themselves, each once.
+    pub(super) fn own_sampling(&self, batch: &Batch, listed: &mut Vec<OwnSampling>) {
+        listed.clear();
         let others = batch.slots.iter().map(|slot| self.slots[*slot as usize].group);
-        let groups = batch.steady.iter().map(|(group, _)| *group).chain(others);
-        groups.fold(SamplerWork::default(), |work, group| work | group.sampler_work)
+        for group in batch.steady.iter().map(|(group, _)| *group).chain(others) {
+            if !listed.contains(&group.own_sampling) {
+                listed.push(group.own_sampling);
+            }
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -73,15 +77,15 @@ impl<'a> Scheduler<'a> {
         self.running.is_empty() && self.waiting.queue.is_empty() && is_told_of_ends
     }
 
-    /// Adds a request, for which the sampler does `sampler_work`, to the waiting queue.
-    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest, sampler_work: SamplerWork) {
+    /// Adds a request to the waiting queue.
+    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest) {
         let slot = self.unused_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };
         let state = &mut self.slots[slot as usize];
-        let group = Group { stage: request.stage, sampler_work };
+        let group = Group { stage: request.stage, own_sampling: request.sampling };
         state.reset(rank, group, request.num_prompt_tokens, request.num_output_tokens);
         state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
         self.cache.hash_shared(state, request);
