@@ -3,30 +3,10 @@
 use std::path::Path;
 
 use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::internals::input::files_in;
+use ridgepoint_lab::hardware_report::operators;
 
 use crate::outcome::Failure;
-
-/// Names of the operators that have tables.
-struct Operators(Vec<&'static str>);
-
-impl<F: Family> FamilyVisitor<F> for Operators {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        self.0.push(F::OPERATOR);
-        Ok(())
-    }
-}
-
-/// The operators that have tables.
-///
-/// # Errors
-/// None: no table is read.
-pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
-    let mut operators = Operators(Vec::new());
-    for_each_family(&mut operators)?;
-    Ok(operators.0)
-}
 
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///

@@ -12,13 +12,14 @@ use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Ra
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::{Deployment, Options};
 use ridgepoint_lab::cold_start::{ColdStartFit, StartLog, compare, read_start_logs};
+use ridgepoint_lab::served::Served;
 use serde::Serialize;
 
 pub use args::{OpenedRates, StartArgs};
 pub use table::terms;
 
 use crate::common::Common;
-use crate::deployment::{Served, StepModelArgs};
+use crate::deployment::StepModelArgs;
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Force, Kind, Outputs};
 

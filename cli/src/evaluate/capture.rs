@@ -18,11 +18,11 @@ use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
     FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays, unlike_the_fitted,
 };
+use ridgepoint_lab::served::Served;
 use ridgepoint_lab::training::{QueueRow, queue_rows};
 
 use super::table::{absolute, signed};
 use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
-use crate::deployment::Served;
 use crate::fit::read_labelled;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::output::Kind;

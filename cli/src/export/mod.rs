@@ -9,10 +9,11 @@ use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint_lab::served::Served;
 use serde::Serialize;
 
 use crate::common::{Common, PREDICTION, one_of};
-use crate::deployment::{Served, StepModelArgs};
+use crate::deployment::StepModelArgs;
 use crate::outcome::{Failure, Outcome, Report, print};
 use crate::output::{Force, Kind, Outputs};
 use crate::text::Page;
