@@ -2,31 +2,10 @@
 
 use std::path::Path;
 
-use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
-use ridgepoint::internals::input::files_in;
+use ridgepoint::input::files_in;
+use ridgepoint_lab::hardware_report::operators;
 
 use crate::outcome::Failure;
-
-/// Names of the operators that have tables.
-struct Operators(Vec<&'static str>);
-
-impl<F: Family> FamilyVisitor<F> for Operators {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        self.0.push(F::OPERATOR);
-        Ok(())
-    }
-}
-
-/// The operators that have tables.
-///
-/// # Errors
-/// None: no table is read.
-pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
-    let mut operators = Operators(Vec::new());
-    for_each_family(&mut operators)?;
-    Ok(operators.0)
-}
 
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///
@@ -35,7 +14,7 @@ pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     let operators = operators()?;
     for gpu in folders(&data_dir.join("bench_data")) {
-        let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
+        let is_gpu = ridgepoint_replay::find_hardware(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
         let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));
         let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
         unread.retain(|path| !is_read(path));
