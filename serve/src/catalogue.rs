@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use ridgepoint::internals::BUILD;
+use ridgepoint::BUILD;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::hardware_report::HardwareReport;
 use ridgepoint_lab::model_report::ModelReport;

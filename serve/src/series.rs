@@ -1,8 +1,8 @@
 //! The series of a replay: quantiles of its latencies, and its queue over time.
 
-use ridgepoint::internals::units::{NS_PER_S, ns_to_ms};
-use ridgepoint::replay::{Event, Events, Observer, Outcome, Replay, RequestRecord};
+use ridgepoint::units::{NS_PER_S, ns_to_ms};
 use ridgepoint_lab::stats::quantile;
+use ridgepoint_replay::{Event, Events, Observer, Outcome, Replay, RequestRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -129,8 +129,8 @@ fn gap_quantiles(replay: &Replay) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::replay::StepEvent;
     use ridgepoint::{Request, Step};
+    use ridgepoint_replay::StepEvent;
 
     use super::*;
 

@@ -8,10 +8,9 @@ use super::case::{Case, Rooflines};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
-use ridgepoint::internals::replay::MAX_GPU_BLOCKS;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, replay};
 use ridgepoint::{Result, Step};
+use ridgepoint_replay::{EngineConfig, KvOffload, MAX_GPU_BLOCKS, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
