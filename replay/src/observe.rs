@@ -115,7 +115,7 @@ impl Event<'_> {
 /// Kinds of [`Event`], joined by `|`.
 ///
 /// ```
-/// use ridgepoint::replay::Events;
+/// use ridgepoint_replay::Events;
 ///
 /// let wanted = Events::STEPS | Events::TOKENS;
 /// assert!(wanted.contains(Events::FIRST_TOKENS) && !wanted.contains(Events::KV));
@@ -154,7 +154,7 @@ impl BitOr for Events {
 /// Watches a replay. A replay has any number of observers.
 ///
 /// ```
-/// use ridgepoint::replay::{Event, Events, Observer};
+/// use ridgepoint_replay::{Event, Events, Observer};
 ///
 /// /// Counts requests that have their first token.
 /// struct Answered(u64);

@@ -20,7 +20,7 @@ use ridgepoint_lab::fit::{
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, RequestTrace, Run, StepRecord, StepTrace, periods};
 use ridgepoint_replay::workload::{FixedList, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Observer, RequestRecord, StepEvent, replay};
+use ridgepoint_replay::{EngineConfig, Event, Events, Observer, RequestRecord, replay};
 
 /// Spread of a step's time around its prediction.
 const STEP_NOISE: f64 = 0.02;
