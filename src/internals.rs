@@ -132,7 +132,9 @@ pub mod workload {
     pub use crate::workload::kept_contents::KeptContents;
     pub use crate::workload::lengths::NormalLengths;
     pub use crate::workload::lengths::lockstep;
-    pub use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
+    pub use crate::workload::limits::{
+        MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_block_memory, check_memory,
+    };
     pub use crate::workload::load::OpenedLoad;
     pub use crate::workload::prompts::Prompts;
     pub use crate::workload::request::Content;

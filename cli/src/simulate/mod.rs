@@ -17,7 +17,7 @@ use clap::Args;
 use ridgepoint::internals::latency::FittedBlackBox;
 use ridgepoint::internals::replay::KvWatch;
 use ridgepoint::internals::replay::export::TokenMeta;
-use ridgepoint::internals::workload::{KeptContents, check_memory};
+use ridgepoint::internals::workload::{KeptContents, check_block_memory, check_memory};
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
 
@@ -73,6 +73,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
+    check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
     let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {
