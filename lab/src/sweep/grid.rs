@@ -15,11 +15,14 @@ use super::slo::Slo;
 /// Most configurations of a grid.
 pub const MAX_CONFIGURATIONS: usize = 100_000;
 
-/// Most bytes of the texts of all servers or of all loads of a grid, each of which has its own.
-const MAX_TEXT_BYTES: usize = 128 << 20;
+/// Most bytes of long keys and values, over all servers or all loads of a grid: each of them repeats what it has one value of.
+const MAX_TEXT_BYTES: usize = 16 << 20;
 
-/// Bytes of a key and its value besides their texts.
-const ENTRY_BYTES: usize = 16;
+/// A longer key with its value is a long one.
+const USUAL_BYTES: usize = 128;
+
+/// Bytes of an entry of a list or object besides its text.
+const ENTRY_BYTES: usize = 32;
 
 /// More keys than a server or load can have. A section with more has unknown ones, and is not multiplied out.
 const MAX_KEYS: usize = 100;
@@ -187,12 +190,14 @@ fn check_size(servers: &[Axis<'_>], loads: &[Axis<'_>], most: usize) -> std::res
         ));
     }
     for axes in [servers, loads] {
-        let longest =
-            |axis: &Axis<'_>| axis.values.iter().map(text_bytes).max().unwrap_or(0) + axis.key.len() + ENTRY_BYTES;
-        let bytes = axes.iter().map(longest).fold(0, usize::saturating_add).saturating_mul(number(axes));
+        let long = |axis: &Axis<'_>| {
+            let longest = axis.values.iter().map(text_bytes).max().unwrap_or(0);
+            (axis.key.len() + longest).saturating_sub(USUAL_BYTES)
+        };
+        let bytes = axes.iter().map(long).fold(0, usize::saturating_add).saturating_mul(number(axes));
         if bytes > MAX_TEXT_BYTES {
             return Err(format!(
-                "the {} combinations of the grid's values repeat texts of up to {} MiB in all, at most {} are possible: list fewer values, or \
+                "the {} combinations of the grid's values repeat long texts of up to {} MiB in all, at most {} are possible: list fewer values, or \
                  shorter ones",
                 number(axes),
                 bytes >> 20,

@@ -117,7 +117,7 @@ fn long_texts_are_not_multiplied_out() {
     let server = format!("model = \"{}\"\nhardware = \"h100\"\n", "m".repeat(60_000));
     let long = format!("max_num_batched_tokens = [{}]\nmax_num_seqs = [{}]", numbers(100), numbers(500));
     let error = grid(&format!("{server}{long}")).unwrap_err().to_string();
-    assert!(error.contains("repeat texts of up to"), "{error}");
+    assert!(error.contains("repeat long texts of up to"), "{error}");
     let short = "model = \"llama-2-7b\"\nhardware = \"h100\"\n";
     assert_eq!(grid(&format!("{short}{long}")).unwrap().num_configurations(), 100_000);
 }
