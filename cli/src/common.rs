@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ridgepoint::internals::efficiency::ENGINES;
+use ridgepoint::unstable::efficiency::ENGINES;
 use ridgepoint::{EfficiencyMode, Engine, Options};
 use ridgepoint_lab::served::engine_of;
 

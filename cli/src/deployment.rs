@@ -1,7 +1,7 @@
 //! vLLM's engine arguments as flags, with vLLM's names and defaults.
 
 use clap::Args;
-use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+use ridgepoint::{Deployment, Model, Options, StepModel};
 use ridgepoint_lab::served::{Served, both, fields};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -109,7 +109,8 @@ impl StepModelArgs {
     /// Names that are unknown, files that are at fault, a deployment that does not fit the model.
     pub fn open(&self, common: &Common, operators_only: bool) -> Result<Served, Failure> {
         let data_dir = common.data_dir();
-        let found = both(Model::find_in(data_dir, &self.model), Hardware::find_in(data_dir, &self.hardware));
+        let found =
+            both(Model::find_in(data_dir, &self.model), ridgepoint_replay::find_hardware(data_dir, &self.hardware));
         let (model, hardware) = found?;
         let deployment = deployment(&self.deployment)?;
         let options = Options { operators_only, ..self.prediction.options(common) };

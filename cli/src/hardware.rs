@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
-use ridgepoint::internals::units::{GIB, si};
+use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind};
+use ridgepoint::units::{GIB, si};
 use ridgepoint::{DType, Hardware};
 use ridgepoint_lab::hardware_report::{GpuEntry, HardwareReport, detail, operators};
 use ridgepoint_lab::served::link;
@@ -32,7 +32,7 @@ pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareRepor
     let data_dir = common.data_dir();
     Ok(Outcome::of(match &args.name {
         Some(name) => {
-            let mut entry = detail(Hardware::find_in(data_dir, name)?, data_dir)?;
+            let mut entry = detail(ridgepoint_replay::find_hardware(data_dir, name)?, data_dir)?;
             args.series.as_ref().map_or(Ok(()), |texts| entry.choose_series(texts))?;
             HardwareReport::One(Box::new(entry))
         }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ridgepoint::Model;
-use ridgepoint::internals::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window};
+use ridgepoint::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window};
 use ridgepoint_lab::model_report::{ModelDetail, ModelEntry, ModelReport};
 use ridgepoint_lab::served::settings;
 

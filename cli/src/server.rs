@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use ridgepoint::Options;
 #[cfg(feature = "serve")]
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::server_config::{ServedEngine, ServerConfig};
+use ridgepoint::latency::KvTransfers;
 use ridgepoint_lab::served::{Served, both, served};
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
-use ridgepoint::internals::replay::Distribution;
 pub use ridgepoint_lab::words::{count, four_digits, number, percent, plural, quantity, shown};
+use ridgepoint_replay::Distribution;
 
 /// Width of paragraphs if stdout is no terminal.
 const DEFAULT_WIDTH: usize = 100;

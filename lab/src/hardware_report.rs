@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use ridgepoint::correction::builtin_corrections;
 use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::correction::builtin_corrections;
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
-use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
-use ridgepoint::internals::input::files_in;
+use ridgepoint::input::files_in;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::unstable::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::{Engine, Error, Hardware};
 use serde::Serialize;
 
@@ -109,7 +109,7 @@ impl HardwareReport {
     /// A hardware or table file that is malformed.
     pub fn list(data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
         let entry = |name: &String| {
-            Ok(GpuEntry { table_headers: None, ..detail(Hardware::find_in(data_dir, name)?, data_dir)? })
+            Ok(GpuEntry { table_headers: None, ..detail(ridgepoint_replay::find_hardware(data_dir, name)?, data_dir)? })
         };
         let entries = names(data_dir)?.iter().map(entry).collect::<ridgepoint::Result<_>>()?;
         Ok(HardwareReport::List { hardware: entries })

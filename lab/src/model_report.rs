@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::input::files_in;
-use ridgepoint::internals::model::{Attention, Recurrence, builtin_models};
-use ridgepoint::internals::physics::{Memory, ParameterCounts};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::input::files_in;
+use ridgepoint::model::{Attention, Recurrence, builtin_models};
+use ridgepoint::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 

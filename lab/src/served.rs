@@ -1,8 +1,8 @@
 //! A model on GPUs under an engine: what the command and the HTTP server predict steps and replay loads of.
 
-use ridgepoint::internals::hardware::InterconnectKind;
-use ridgepoint::server_config::{ServedEngine, ServerConfig};
+use ridgepoint::hardware::InterconnectKind;
 use ridgepoint::{Deployment, Engine, Error, Hardware, Model, Options, StepModel};
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

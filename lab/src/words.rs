@@ -1,6 +1,6 @@
 //! Numbers as people read them: counts, shares, quantities with units.
 
-use ridgepoint::internals::units::si;
+use ridgepoint::units::si;
 
 /// A count with its digits in groups of three: `1,234,567`.
 pub fn count(n: impl TryInto<u64>) -> String {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http_body_util::{BodyExt, LengthLimitError};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode};
-use ridgepoint::internals::input::{Distinct, json_error};
+use ridgepoint::input::{Distinct, json_error};
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout_at;
@@ -179,7 +179,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let message = format!("the content type is {}: send application/json", ridgepoint::internals::error::cut(given));
+    let message = format!("the content type is {}: send application/json", ridgepoint::unstable::error::cut(given));
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", message))
 }
 

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::StatusCode;
-use ridgepoint::internals::BUILD;
+use ridgepoint::BUILD;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::hardware_report::HardwareReport;
 use ridgepoint_lab::model_report::ModelReport;

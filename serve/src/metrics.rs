@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use ridgepoint::internals::BUILD;
+use ridgepoint::BUILD;
 
 use crate::app::App;
 

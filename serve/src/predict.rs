@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
-use ridgepoint::internals::input::{Keys, Log};
+use ridgepoint::input::{Keys, Log};
 use ridgepoint::{EfficiencyMode, Options, StepModel};
 use serde_json::{Map, Value};
 
@@ -109,7 +109,7 @@ fn batch(mut own: Map<String, Value>) -> Result<(Batch, bool), Problem> {
         for text in keys.texts(key).into_iter().flatten().flat_map(|text| text.split(',')) {
             match read(text) {
                 Ok(item) => items.push(Item { flag: format!("{key} {}", text.trim()), ..item }),
-                Err(fault) => log.problem(format!("{key} \"{}\": {fault}", ridgepoint::internals::error::cut(text))),
+                Err(fault) => log.problem(format!("{key} \"{}\": {fault}", ridgepoint::unstable::error::cut(text))),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The series of a replay: quantiles of its latencies, and its queue over time.
 
-use ridgepoint::internals::units::{NS_PER_S, ns_to_ms};
-use ridgepoint::replay::{Observer, Outcome, Replay, RequestRecord, StepEvent};
+use ridgepoint::units::{NS_PER_S, ns_to_ms};
 use ridgepoint_lab::stats::quantile;
+use ridgepoint_replay::{Observer, Outcome, Replay, RequestRecord, StepEvent};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::ENGINES;
-use ridgepoint::internals::input::{Keys, Log, did_you_mean};
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint::input::{Keys, Log, did_you_mean};
+use ridgepoint::unstable::efficiency::ENGINES;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Hardware, Model, Options, Result};
+use ridgepoint_replay::server_config::ServerConfig;
 use serde_json::{Map, Value};
 
 use crate::body::{ORIGIN, taken};
@@ -109,7 +109,7 @@ fn own_hardware(figures: &Value, data_dir: Option<&Path>) -> Result<Hardware> {
     if is_by_name {
         let figures = figures.to_string();
         let known = figures.as_str();
-        return Hardware::from_figures_json(data_dir, "hardware", known, None);
+        return ridgepoint_replay::hardware_from_json(data_dir, "hardware", known, None);
     }
     Hardware::from_keys(OWN_HARDWARE, "hardware", figures)
 }

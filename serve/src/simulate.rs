@@ -8,18 +8,17 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
-use ridgepoint::internals::input::{Keys, Log, NumberRange};
-use ridgepoint::internals::replay::KvWatch;
-use ridgepoint::internals::workload::OpenedLoad;
-use ridgepoint::internals::workload::{
-    KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_block_memory, check_memory,
-};
+use ridgepoint::input::{Keys, Log, NumberRange};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Load;
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::{Format, RequestFile};
 use ridgepoint::{Deployment, Error, Hardware, Model};
+use ridgepoint_replay::KvWatch;
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::requests::{Format, RequestFile};
+use ridgepoint_replay::workload::{
+    KeptContents, Load, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, OpenedLoad, Stoppable,
+    check_block_memory, check_memory,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
-use ridgepoint::internals::physics::OperatorGroup;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::model::builtin_names;
-use ridgepoint::{Deployment, Hardware, Model, Options, Provenance, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, OperatorGroup, Options, Provenance, Request, StepModel};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use ridgepoint::internals::input::{FileKind, read_text};
+use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::{Error, Result};
 use subtle::ConstantTimeEq;
 

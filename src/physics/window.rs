@@ -12,10 +12,11 @@ use crate::model::Window;
 /// Counting: the query at position `p` sees the `p + 1` positions up to its own.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::causal_pairs;
+/// use ridgepoint::physics::window::causal_pairs;
 /// // Three queries after ten tokens see 11, 12 and 13.
 /// assert_eq!(causal_pairs(3, 10), 36);
 /// ```
+#[inline]
 pub fn causal_pairs(query_tokens: u32, computed_tokens: u32) -> u128 {
     let (q, c) = (u128::from(query_tokens), u128::from(computed_tokens));
     q * c + q * (q + 1) / 2
@@ -30,7 +31,7 @@ pub fn causal_pairs(query_tokens: u32, computed_tokens: u32) -> u128 {
 /// Counting, with the convention of Hugging Face's `sliding_window`: the window holds the query's own token.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::sliding_pairs;
+/// use ridgepoint::physics::window::sliding_pairs;
 /// // Four queries from an empty cache under a window of two see 1, 2, 2 and 2.
 /// assert_eq!(sliding_pairs(4, 0, 2), 7);
 /// ```
@@ -53,7 +54,7 @@ pub fn sliding_pairs(query_tokens: u32, computed_tokens: u32, window_tokens: u64
 /// Counting, with Llama-4's `attention_chunk_size`: position `p` sees `p mod w + 1` positions.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::chunked_pairs;
+/// use ridgepoint::physics::window::chunked_pairs;
 /// // Positions 3, 4, 5, 6 in blocks of four see 4, 1, 2 and 3.
 /// assert_eq!(chunked_pairs(4, 3, 4), 10);
 /// ```
@@ -70,6 +71,7 @@ pub fn chunked_pairs(query_tokens: u32, computed_tokens: u32, chunk_tokens: u64)
 }
 
 /// Visible pairs per head of a chunk under `window`: one of [`causal_pairs`], [`sliding_pairs`], [`chunked_pairs`].
+#[inline]
 pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) -> u128 {
     match window {
         Window::Full => causal_pairs(query_tokens, computed_tokens),
@@ -88,14 +90,15 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
 /// Counting: the first query's visible tokens are the earliest that any query sees.
 ///
 /// ```
-/// use ridgepoint::internals::model::Window;
-/// use ridgepoint::internals::physics::window::visible_tokens;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::window::visible_tokens;
 /// assert_eq!(visible_tokens(Window::Full, 4, 100), 104);
 /// assert_eq!(visible_tokens(Window::Sliding(8), 4, 100), 11);
 /// assert_eq!(visible_tokens(Window::Chunked(16), 4, 100), 8);
 /// assert_eq!(visible_tokens(Window::Picked(8), 4, 100), 4 * 8);
 /// assert_eq!(visible_tokens(Window::Picked(8), 40, 100), 140);
 /// ```
+#[inline]
 pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -> u64 {
     let computed = u64::from(computed_tokens);
     let earlier = match window {
@@ -116,7 +119,7 @@ pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -
 /// `(f·c + f(f+1)/2 + (q − f)·w) / q`; and [`visible_tokens`].
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::mean_visible;
+/// use ridgepoint::physics::window::mean_visible;
 /// // Four queries from an empty cache under a window of three see 1, 2, 3 and 3.
 /// assert_eq!(mean_visible(4.0, 0.0, 3.0), (9.0 / 4.0, 4.0));
 /// assert_eq!(mean_visible(1.0, 99.5, f64::INFINITY), (100.5, 100.5));

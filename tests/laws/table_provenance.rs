@@ -3,19 +3,16 @@
 use crate::compare;
 
 use compare::is_rel;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::efficiency::curve::{
-    CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed,
-};
-use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{
+use ridgepoint::dtype::{MatmulFormat, WeightFormat};
+use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::curve::{CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::unstable::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
+use ridgepoint::unstable::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
 };
-use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::internals::physics::projection::GemmShape;
-use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::unstable::efficiency::table::Series;
+use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Provenance, Request, StepEstimate, StepModel};
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;

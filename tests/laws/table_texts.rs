@@ -4,13 +4,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::Provenance;
-use ridgepoint::internals::efficiency::curve::CollectiveCurve;
-use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Table;
-use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::unstable::efficiency::curve::CollectiveCurve;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
+use ridgepoint::unstable::efficiency::kernel_model::{AllReduceModel, Chip};
+use ridgepoint::unstable::efficiency::table::Table;
+use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Provenance, Request, StepModel};
 use tempfile::TempDir;
 
 const BENCH_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench_data");

@@ -1,12 +1,12 @@
 //! Unmeasured expert layers: each measured layer of the shipped tables is predicted from the others. Only the kernel model's
 //! coefficients have seen it.
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
-use ridgepoint::internals::efficiency::family::{Family, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::{DType, Engine, Hardware};
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
+use ridgepoint::unstable::efficiency::family::{Family, Routing};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
+use ridgepoint::{DType, Engine, Hardware, Provenance};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;
@@ -64,6 +64,6 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
     }
 }
 
-fn is_wanted(key: &ridgepoint::internals::efficiency::family::MoeKey, format: MatmulFormat) -> bool {
+fn is_wanted(key: &ridgepoint::unstable::efficiency::family::MoeKey, format: MatmulFormat) -> bool {
     key.format == format && key.routing == Routing::PowerLaw(1.01)
 }

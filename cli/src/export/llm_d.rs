@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint_lab::evaluate::capture::read_capture;
 use ridgepoint_lab::llm_d_flags::{LlmDFlags, ServerSizes, captured, predicted};

@@ -6,9 +6,9 @@ mod llm_d;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::latency::KvTransfers;
 use ridgepoint_lab::served::Served;
 use serde::Serialize;
 

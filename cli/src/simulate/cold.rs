@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::internals::cold_start::Seconds;
-use ridgepoint::internals::replay::HeldReport;
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{ServerStart, StartReport};
+use ridgepoint_replay::HeldReport;
+use ridgepoint_replay::cold_start::Seconds;
 
 use crate::cold_start::{OpenedRates, StartArgs, start, terms};
 use crate::common::at_least_zero;

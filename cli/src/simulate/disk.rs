@@ -1,6 +1,6 @@
 //! The disk behind the host's tier of KV blocks on a page: its copies, its hits, and the length from which a read pays.
 
-use ridgepoint::internals::units::GIB;
+use ridgepoint::units::GIB;
 use ridgepoint_lab::simulate::DiskReport;
 
 use super::offload::{copies, pays};

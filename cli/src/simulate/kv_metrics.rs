@@ -1,6 +1,6 @@
 //! The tables of `--kv-metrics`: lives of KV blocks, hits by prefix group, the host's time, and the break-even of prefix caching.
 
-use ridgepoint::internals::replay::{BlockStats, Hits, HostCost, KvMetrics, PrefixCacheBalance, PrefixGroup};
+use ridgepoint_replay::{BlockStats, Hits, HostCost, KvMetrics, PrefixCacheBalance, PrefixGroup};
 
 use crate::text::{Page, Rows, count, four_digits, number, percent, plural, shown};
 

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, value_parser};
-use ridgepoint::internals::replay::export::BenchRun;
-use ridgepoint::internals::workload::ReplicaShare;
-use ridgepoint::workload::Load;
-use ridgepoint::workload::requests::Format;
 use ridgepoint_lab::simulate::GeneratedLoad;
+use ridgepoint_replay::export::BenchRun;
+use ridgepoint_replay::workload::Load;
+use ridgepoint_replay::workload::ReplicaShare;
+use ridgepoint_replay::workload::requests::Format;
 
 use crate::common::{above_zero, at_least_zero};
 

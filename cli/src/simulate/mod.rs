@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 
 use clap::Args;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::replay::KvWatch;
-use ridgepoint::internals::replay::export::TokenMeta;
-use ridgepoint::internals::workload::{KeptContents, check_block_memory, check_memory};
+use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
+use ridgepoint_replay::KvWatch;
+use ridgepoint_replay::export::TokenMeta;
+use ridgepoint_replay::workload::{KeptContents, check_block_memory, check_memory};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};

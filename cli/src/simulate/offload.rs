@@ -1,8 +1,8 @@
 //! The host's tier of KV blocks on a page: its transfers, the same load without it, and the length from which a load pays.
 
-use ridgepoint::internals::replay::TransferCounters;
-use ridgepoint::internals::units::GIB;
+use ridgepoint::units::GIB;
 use ridgepoint_lab::simulate::{Comparison, OffloadReport, ServedLoad};
+use ridgepoint_replay::TransferCounters;
 
 use super::disk;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};

@@ -1,8 +1,8 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::internals::replay::StageMetrics;
-use ridgepoint::internals::replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 use ridgepoint_lab::simulate::{GIVEN, Simulation};
+use ridgepoint_replay::StageMetrics;
+use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
 use super::{cold, kv_metrics, offload, sessions};
 use crate::outcome::Report;

@@ -8,12 +8,11 @@ use super::family::Calibrated;
 use super::fill::estimate;
 use super::fit::fit_coefficients;
 use super::trees::Forest;
-use ridgepoint::internals::efficiency::Provenance;
-use ridgepoint::internals::efficiency::family::{Family, Key};
-use ridgepoint::internals::efficiency::grid::Grid;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::{Error, Hardware, Result};
+use ridgepoint::unstable::efficiency::family::{Family, Key};
+use ridgepoint::unstable::efficiency::grid::Grid;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::Series;
+use ridgepoint::{Error, Hardware, Provenance, Result};
 
 /// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of
 /// the measurement. The estimate replaces it.

@@ -1,8 +1,8 @@
 //! The properties of a kernel family that only calibration needs: places of rows, features of the trees, labels of the report,
 //! columns of the table.
 
-use ridgepoint::internals::efficiency::family::Family;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use super::attention_call::AttentionCall;
 use super::source::Source;

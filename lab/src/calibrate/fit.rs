@@ -3,8 +3,8 @@
 //! stay positive.
 
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::family::Family;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use crate::huber::HUBER_DELTA;
 use crate::solver::{NumericFit, Options, Parameter, minimise};
@@ -49,8 +49,8 @@ pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-    use ridgepoint::internals::physics::communication::ExchangeShape;
+    use ridgepoint::physics::communication::ExchangeShape;
+    use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {

@@ -8,14 +8,14 @@ use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve};
-use ridgepoint::internals::efficiency::family::{AttentionKey, Family};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
-use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer, if_any};
-use ridgepoint::internals::physics::attention::AttentionShape;
-use ridgepoint::internals::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
-use ridgepoint::{DType, Hardware, Result};
+use ridgepoint::physics::attention::AttentionShape;
+use ridgepoint::physics::{Kernel, Operator, OperatorId, OperatorKind, sampler, small};
+use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, Family};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::table::Series;
+use ridgepoint::unstable::efficiency::{Tables, Timer, if_any};
+use ridgepoint::{DType, EfficiencyMode, Hardware, OperatorGroup, Provenance, Result};
 
 /// Report name of prefill chunks on prior KV.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::Family;
-use ridgepoint::internals::efficiency::table::SeriesHeader;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::table::SeriesHeader;
 use ridgepoint::{Error, Hardware, Result};
 
 /// Why a row is not scored if the tables have no series of its kernel.
@@ -29,7 +29,7 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 #[cfg(test)]
 mod tests {
     use ridgepoint::Engine;
-    use ridgepoint::internals::efficiency::kernel_model::DecodeModel;
+    use ridgepoint::unstable::efficiency::kernel_model::DecodeModel;
 
     use super::*;
 

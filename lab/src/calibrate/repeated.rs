@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ridgepoint::internals::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::family::Family;
 
 use super::build::Row;
 use super::report::{LeftOut, leave_out};
@@ -38,8 +38,8 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, LeftOut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
 
     fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {
         Row { key, point: vec![4096.0, 1024.0, m], time_us, source: source.into() }

@@ -5,8 +5,8 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
@@ -175,8 +175,8 @@ impl FirstEngines<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
 
     use super::*;
 

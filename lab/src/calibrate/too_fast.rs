@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::physics::Shape;
+use ridgepoint::physics::Shape;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::Row;
@@ -80,8 +80,8 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
 
     /// A bf16 GEMM of 8192³: 1.1e12 FLOP, 1,112 µs at the 989 TFLOP/s of an H100.
     fn row(key: MatmulFormat, time_us: f64) -> Row<GemmModel> {

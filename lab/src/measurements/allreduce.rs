@@ -1,9 +1,9 @@
 //! Timings of all-reduces.
 
-use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-use ridgepoint::internals::input::Row;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
+use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;

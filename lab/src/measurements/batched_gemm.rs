@@ -1,9 +1,9 @@
 //! Timings of batched products.
 
 use ridgepoint::Result;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::kernel_model::BatchedGemmModel;
-use ridgepoint::internals::input::Row;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::kernel_model::BatchedGemmModel;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;

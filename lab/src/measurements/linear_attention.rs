@@ -1,10 +1,10 @@
 //! Timings of the kernels of layers with a state.
 
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::kernel_model::StateModel;
-use ridgepoint::internals::input::Row;
-use ridgepoint::internals::model::Recurrence;
-use ridgepoint::internals::physics::StateKernel;
+use ridgepoint::model::Recurrence;
+use ridgepoint::physics::StateKernel;
+use ridgepoint::unstable::efficiency::kernel_model::StateModel;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, check_divides, public_columns, size};
 use super::source::SourceFormat;

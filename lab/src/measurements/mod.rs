@@ -32,9 +32,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::family::{FamilyVisitor, for_each_family};
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint::unstable::efficiency::family::{FamilyVisitor, for_each_family};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 
 mod allreduce;
 mod attention;

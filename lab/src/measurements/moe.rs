@@ -1,10 +1,10 @@
 //! Timings of routed experts.
 
 use ridgepoint::Result;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::Routing;
-use ridgepoint::internals::efficiency::kernel_model::MoeModel;
-use ridgepoint::internals::input::Row;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::family::Routing;
+use ridgepoint::unstable::efficiency::kernel_model::MoeModel;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, check_divides, matmul_format, public_columns, size};
 use super::source::SourceFormat;

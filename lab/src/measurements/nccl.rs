@@ -1,9 +1,9 @@
 //! Timings of NCCL's collectives.
 
-use ridgepoint::internals::efficiency::kernel_model::ExchangeModel;
-use ridgepoint::internals::input::Row;
-use ridgepoint::internals::physics::communication::Collective;
+use ridgepoint::physics::communication::Collective;
+use ridgepoint::unstable::efficiency::kernel_model::ExchangeModel;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;

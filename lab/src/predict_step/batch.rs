@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Keys, Log, check, parse_json};
+use ridgepoint::input::{FileKind, Input, Keys, Log, check, parse_json};
 use ridgepoint::model::OwnSampling;
 use ridgepoint::{Error, Request, Result, StepModel};
 use serde_json::Value;

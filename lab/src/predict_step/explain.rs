@@ -1,10 +1,8 @@
 //! One sentence per slow operator: its limit, and a way to speed it up.
 
-use ridgepoint::internals::correction::Term;
-use ridgepoint::internals::efficiency::Bound;
-use ridgepoint::internals::physics::OperatorGroup as Group;
-use ridgepoint::internals::units::duration;
-use ridgepoint::{OperatorEstimate, StepEstimate};
+use ridgepoint::correction::Term;
+use ridgepoint::units::duration;
+use ridgepoint::{Bound, OperatorEstimate, OperatorGroup as Group, StepEstimate};
 
 use crate::words::{percent, plural, quantity};
 
@@ -109,7 +107,7 @@ mod tests {
                 bound_us: 0.0,
                 efficiency: 0.0,
                 share: 0.25,
-                provenance: ridgepoint::internals::efficiency::Provenance::Learned,
+                provenance: ridgepoint::Provenance::Learned,
             };
             let said = sentence(&step).unwrap();
             assert!(

@@ -6,8 +6,8 @@ mod shorthand;
 
 use std::sync::Arc;
 
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::step_report::{StepReport, Subject};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::step_report::{StepReport, Subject};
 use ridgepoint::{EfficiencyMode, Request, StepEstimate};
 use serde::{Serialize, Serializer};
 

@@ -1,9 +1,7 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint::internals::replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
-use ridgepoint::internals::workload::Content;
-use ridgepoint::replay::{KvOffload, Metrics, Observer, Replay};
-use ridgepoint::workload::Workload;
+use ridgepoint_replay::workload::{Content, Workload};
+use ridgepoint_replay::{KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay};
 
 use super::offload::OffloadReport;
 use super::report::{ReplayedLoad, Server, Simulation};

@@ -1,9 +1,9 @@
 //! Report of a disk behind the host's tier of KV blocks: its copies, its hits, and the length from which a read pays.
 
-use ridgepoint::internals::latency::TransferLink;
-use ridgepoint::internals::replay::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters};
+use ridgepoint::latency::TransferLink;
 use ridgepoint::latency::{CalibratedRoofline, TransferDirection};
-use ridgepoint::replay::EngineConfig;
+use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters};
 use serde::Serialize;
 
 use super::tiers::{Comparison, ServedLoad};

@@ -1,6 +1,6 @@
 //! A load of a few numbers, as flags and bodies of requests give it.
 
-use ridgepoint::workload::Load;
+use ridgepoint_replay::workload::Load;
 
 /// Rounds of a closed loop whose number of requests is not given.
 pub const ROUNDS: u64 = 10;

@@ -1,6 +1,6 @@
 //! By how much the times of steps scatter.
 
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::Correction;
 
 /// By how much steps scatter.
 #[derive(Debug, Clone, Copy)]

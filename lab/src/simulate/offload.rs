@@ -1,9 +1,9 @@
 //! Report of a host's tier of KV blocks: its transfers, the same load without it, and the length from which a load pays.
 
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::internals::replay::{LoadOrCompute, OffloadCounters};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Replay};
+use ridgepoint::latency::KvTransfers;
+use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay};
+use ridgepoint_replay::{LoadOrCompute, OffloadCounters};
 use serde::Serialize;
 
 use super::disk::DiskReport;

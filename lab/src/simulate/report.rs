@@ -1,17 +1,15 @@
 //! A load replayed on a server, and its report.
 
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::replay::{
-    ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics,
-};
-use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, replay};
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Workload;
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::Workload;
+use ridgepoint_replay::{
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, Metrics, NoisySteps,
+    Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
+};
 use serde::Serialize;
 
 use super::offload::OffloadReport;

@@ -1,7 +1,7 @@
 //! The turns of sessions: the first ones, which find what other sessions share, and the later ones, which find their own past.
 
-use ridgepoint::internals::replay::Distribution;
-use ridgepoint::replay::{Outcome, RequestRecord};
+use ridgepoint_replay::Distribution;
+use ridgepoint_replay::{Outcome, RequestRecord};
 use serde::Serialize;
 
 /// The turns of a replayed load. JSON keys are stable.

@@ -1,8 +1,8 @@
 //! The start of a replay's server, and its effect on the load.
 
-use ridgepoint::internals::cold_start::{Seconds, StartUp};
-use ridgepoint::internals::replay::HeldReport;
-use ridgepoint::internals::units::{NS_PER_S, US_PER_S};
+use ridgepoint::units::{NS_PER_S, US_PER_S};
+use ridgepoint_replay::HeldReport;
+use ridgepoint_replay::cold_start::{Seconds, StartUp};
 use serde::Serialize;
 
 /// The start of a replay's server.

@@ -1,7 +1,7 @@
 //! The host's tier of KV blocks and its disk beside fewer tiers: what their reports share.
 
-use ridgepoint::internals::replay::LoadOrCompute;
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Replay};
+use ridgepoint_replay::LoadOrCompute;
+use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay};
 use serde::Serialize;
 
 /// Replays of the same load on the same server with fewer tiers of KV blocks, to compare with.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::kernel_model::{DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::kernel_model::{DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::{DecodeCall, GemmCall, Measurements, MoeCall, PrefillCall, SmallKernelCall};
 

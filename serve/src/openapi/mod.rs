@@ -4,7 +4,7 @@ mod bodies;
 #[cfg(test)]
 mod tests;
 
-use ridgepoint::internals::step_report::StepReport;
+use ridgepoint::step_report::StepReport;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};

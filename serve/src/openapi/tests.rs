@@ -24,7 +24,7 @@ fn the_described_keys_are_those_that_are_read() {
     let mut types = SchemaSettings::draft2020_12().into_generator();
     types.subschema_for::<Prediction>();
     let named = types.definitions()["EngineName"]["enum"].clone();
-    assert_eq!(named, json!(ridgepoint::internals::efficiency::ENGINES));
+    assert_eq!(named, json!(ridgepoint::unstable::efficiency::ENGINES));
 }
 
 #[test]

@@ -45,7 +45,9 @@ fn slow_and_idle_clients_do_not_stop_the_others() {
             match index % 3 {
                 0 => {}
                 1 => stream.write_all(b"GET /healthz HTTP/1.1\r\nhos").unwrap(),
-                _ => stream.write_all(b"POST /v1/simulate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{").unwrap(),
+                _ => stream
+                    .write_all(b"POST /v1/simulate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{")
+                    .unwrap(),
             }
             stream
         })
@@ -84,8 +86,7 @@ fn a_connection_takes_many_requests_in_a_row_and_at_once() {
 fn a_body_that_ends_early_is_a_lost_client_and_no_defect() {
     let server = Server::start(&[]);
     let mut stream = server.connect();
-    let head =
-        "POST /v1/predict-step HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let head = "POST /v1/predict-step HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head.as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut text = String::new();

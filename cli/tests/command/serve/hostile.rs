@@ -138,7 +138,10 @@ fn faults_of_the_data_folder_are_the_servers() {
     let server = Server::start(&["--data-dir", &folder.path(""), "--request-timeout-s", "60"]);
     for path in ["/v1/hardware/h100", "/v1/hardware"] {
         let message = server.get(path).fails(500, "data_folder");
-        assert!(message.contains("hardware/bad.toml") && !message.contains(folder.path("").trim_end_matches('/')), "{message}");
+        assert!(
+            message.contains("hardware/bad.toml") && !message.contains(folder.path("").trim_end_matches('/')),
+            "{message}"
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! Calibration of all-reduces.
 
-use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, Chip};
-use ridgepoint::internals::physics::Shape;
+use ridgepoint::physics::Shape;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
+use ridgepoint::unstable::efficiency::kernel_model::{AllReduceModel, Chip};
 
 use super::super::family::{Calibrated, Placed, logs};
 use super::super::source::Source;

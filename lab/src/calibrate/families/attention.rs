@@ -1,10 +1,10 @@
 //! Calibration of attention: prefill chunks and decodes.
 
 use ridgepoint::DType;
-use ridgepoint::internals::efficiency::family::{AttentionKey, HeadSize};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel, QUERY_TILE};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, HeadSize};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel, QUERY_TILE};
 
 use super::super::attention_call::{AttentionCall, is_uneven};
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};

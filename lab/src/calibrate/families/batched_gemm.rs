@@ -1,8 +1,8 @@
 //! Calibration of batched products.
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::BatchedGemmKey;
-use ridgepoint::internals::efficiency::kernel_model::{BatchedGemmModel, Chip};
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::family::BatchedGemmKey;
+use ridgepoint::unstable::efficiency::kernel_model::{BatchedGemmModel, Chip};
 
 use super::super::family::{Calibrated, NO_MODEL, Placed};
 use super::super::source::Source;

@@ -1,8 +1,8 @@
 //! Calibration of the kernels of layers with a state.
 
-use ridgepoint::internals::efficiency::family::StateKey;
-use ridgepoint::internals::efficiency::kernel_model::{Chip, StateModel};
-use ridgepoint::internals::physics::Shape;
+use ridgepoint::physics::Shape;
+use ridgepoint::unstable::efficiency::family::StateKey;
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, StateModel};
 
 use super::super::family::{Calibrated, Placed, logs};
 use super::super::source::Source;

@@ -1,9 +1,9 @@
 //! Calibration of routed experts.
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::{MoeKey, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::internals::physics::Shape;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::physics::Shape;
+use ridgepoint::unstable::efficiency::family::{MoeKey, Routing};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
 
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_power_law_over_few_experts_is_read_where_nothing_even_was_measured() {
-        let key = |name: &str| <MoeKey as ridgepoint::internals::efficiency::family::Key>::parse(name).unwrap();
+        let key = |name: &str| <MoeKey as ridgepoint::unstable::efficiency::family::Key>::parse(name).unwrap();
         let [even, skewed, steeper, many] = [
             "bfloat16/balanced/h4096/i14336/k2/e8",
             "bfloat16/power_law_1.01/h4096/i14336/k2/e8",

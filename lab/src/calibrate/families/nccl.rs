@@ -1,8 +1,8 @@
 //! Calibration of NCCL's collectives.
 
-use ridgepoint::internals::efficiency::kernel_model::{Chip, ExchangeModel};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::communication::Collective;
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::communication::Collective;
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, ExchangeModel};
 
 use super::super::family::{Calibrated, Placed, logs};
 use super::super::source::Source;
