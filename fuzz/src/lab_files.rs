@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use ridgepoint::{EfficiencyMode, Options};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::measured::Measured;
 use ridgepoint_lab::measurements::{GemmCall, Measurements, SmallKernelCall};
@@ -45,6 +46,12 @@ pub fn measurements_parquet(bytes: &[u8]) {
 /// The certificate of measurements.
 pub fn certificate(bytes: &[u8]) {
     load(&[("gemm.csv", b"dtype,m,n,k,latency_us\nbfloat16,1,1024,1024,5.0\n"), ("meta.toml", bytes)]);
+}
+
+/// The exclusions of calibration.
+pub fn exclusions(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = Exclusions::parse("fuzzed.toml", &text, None);
 }
 
 /// What clients measured of a serving run.

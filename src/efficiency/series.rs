@@ -43,6 +43,10 @@ pub struct SeriesHeader {
     pub cross_validated_median_ape_pct: f64,
     /// Mean absolute error of rows left out, percent.
     pub cross_validated_mape_pct: f64,
+    /// Distance added where another engine's kernel is looked for, as the exclusions of calibration name it: the series answers for that
+    /// engine where every other one is farther.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stand_in_distance: Option<f64>,
     /// Knots of the last axis, along the values of a line.
     pub knots: Vec<f64>,
 }

@@ -273,6 +273,11 @@ fn parse_header<F: Family>(gpu: &str, origin: &str, text: &str) -> Result<Header
         let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
         // Series are found by the name that their key writes.
         let is_known = F::Key::parse(name).is_some_and(|key| key.to_string() == *name);
+        if let Some(distance) = series.stand_in_distance.filter(|of| !of.is_finite() || *of < 0.0) {
+            return Err(fail(format!(
+                ": series '{name}' has stand_in_distance = {distance}, expected a number from 0"
+            )));
+        }
         if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
             return Err(fail(format!(
                 ": series '{name}' needs a known name, an id of its own and ascending positive knots"

@@ -18,7 +18,7 @@ use super::family::Family;
 use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
-use super::series::{Header, Series};
+use super::series::{Header, Series, SeriesHeader};
 use super::table::Table;
 
 /// The tables that were read, by GPU, folder and operator, each a [`Table`] of the operator's family; `None` for a file that is not
@@ -179,21 +179,24 @@ impl Tables {
         around: &[f64],
     ) -> Result<Vec<Found<F>>> {
         for gpu in self.gpus_by_link::<F>()? {
-            let distance = |engine: &Option<Engine>, key: &F::Key| {
+            let distance = |engine: &Option<Engine>, key: &F::Key, about: &SeriesHeader| {
                 let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.differs_across(of, version));
-                distance(key) + if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 }
+                let stand_in = about.stand_in_distance.filter(|_| self.is_other_engine(engine, key));
+                let replaced = if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 };
+                distance(key) + stand_in.unwrap_or(0.0) + replaced
             };
             let least_of = |engine: &Option<Engine>, table: &Table<F>| {
-                let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
-                keys.map(|key| distance(engine, &key)).fold(f64::INFINITY, f64::min)
+                let series = table.header.series.iter();
+                let keys = series.filter_map(|(name, about)| Some((F::Key::parse(name)?, about)));
+                keys.map(|(key, about)| distance(engine, &key, about)).fold(f64::INFINITY, f64::min)
             };
             let candidates = self.candidates::<F>(gpu, least_of)?.into_iter();
             // Series of one table: kernels of two engines are not averaged.
             let best = candidates.filter(|of| of.distance.is_finite()).min_by(|a, b| a.distance.total_cmp(&b.distance));
             let Some(Candidate { gpu, engine, table, .. }) = best else { continue };
-            let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
-            let mut ranked: Vec<(f64, F::Key)> =
-                keys.map(|key| (distance(&engine, &key), key)).filter(|(distance, _)| distance.is_finite()).collect();
+            let keys = table.header.series.iter().filter_map(|(name, about)| Some((F::Key::parse(name)?, about)));
+            let ranked = keys.map(|(key, about)| (distance(&engine, &key, about), key));
+            let mut ranked: Vec<(f64, F::Key)> = ranked.filter(|(distance, _)| distance.is_finite()).collect();
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
             let is_fallback = *gpu != self.hardware.name;
             let measured_on =
@@ -247,6 +250,12 @@ impl Tables {
             }
         }
         Ok(candidates)
+    }
+
+    /// Whether a kernel is that of another engine: the one that its key names, or the one of its table.
+    fn is_other_engine(&self, of_table: &Option<Engine>, key: &impl Key) -> bool {
+        let of = key.engine().or_else(|| of_table.clone());
+        of.is_some_and(|of| !self.engine.has_name_of(&of))
     }
 
     fn gpu_named(&self, name: &str) -> Result<Hardware> {

@@ -15,7 +15,7 @@ use super::family::Calibrated;
 use super::own_series::{NO_SERIES, own_series};
 use super::repeated::merge_repeated;
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
-use super::rows::FamilyRows;
+use super::rows::{FamilyRows, PlacedRows};
 
 const ALONE: &str = "not scored: no other row of its series to predict it from";
 const TOO_FEW: &str = "too few rows for a table: none can be predicted from the others";
@@ -23,27 +23,27 @@ const TOO_FEW_USED: &str = "used to make the table, and too few to cross-validat
 const BY_FOLDS: &str = "10-fold cross-validation";
 const BY_CHECK: &str = "rows without a measured cell in the table are looked up as they are, all others predicted by 10-fold cross-validation";
 
-impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
+impl<F: Calibrated> FamilyRows for PlacedRows<F> {
     fn operator(&self) -> &'static str {
         F::OPERATOR
     }
 
     fn count(&self) -> usize {
-        self.len()
+        self.rows.len()
     }
 
     fn calibrate(&self, hardware: &Hardware, command: &str, tick: &(dyn Fn() + Sync)) -> Result<OperatorReport> {
-        if self.is_empty() {
+        if self.rows.is_empty() {
             return Ok(OperatorReport::default());
         }
         let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for row in self {
+        for row in &self.rows {
             let known = sources.entry(row.key.to_string()).or_default();
             if !known.contains(&row.source.as_str()) {
                 known.push(&row.source);
             }
         }
-        let (kept, mut left_out) = merge_repeated(self);
+        let (kept, mut left_out) = merge_repeated(&self.rows);
         let all: Vec<&Row<F>> = kept.iter().collect();
         let predictions = cross_validate::<F>(&all, &[], hardware, Unit::Row, tick)?;
         leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
@@ -65,6 +65,7 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
                 lines: 0,
                 cross_validated_median_ape_pct: two_decimals(score.map_or(100.0, |s| s.median_ape_pct)),
                 cross_validated_mape_pct: two_decimals(score.map_or(100.0, |s| s.mape_pct)),
+                stand_in_distance: self.stand_in_distances.get(&name).copied(),
                 knots: series.grid.axes[last].clone(),
             };
             SeriesDraft { series, header }
@@ -75,6 +76,7 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
         if keys.iter().any(|key| F::is_read(key, &keys)) {
             built.retain(|series| F::is_read(&series.key, &keys));
         }
+        built.retain(|series| !self.unlisted.contains_key(&series.key.to_string()));
         let drafts: Vec<SeriesDraft<F>> = built.into_iter().map(draft).collect();
         let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
         check_readable::<F>(&text, hardware)?;
@@ -82,19 +84,20 @@ impl<F: Calibrated> FamilyRows for Vec<Row<F>> {
     }
 
     fn check(&self, hardware: &Hardware, tables: &Tables, tick: &(dyn Fn() + Sync)) -> Result<OperatorReport> {
-        if self.is_empty() {
+        if self.rows.is_empty() {
             return Ok(OperatorReport::default());
         }
         let own = own_series::<F>(hardware, tables)?;
         let mut predictions: Vec<Prediction> = Vec::new();
         let (mut used, mut only_learnt): (Vec<&Row<F>>, Vec<&Row<F>>) = Default::default();
-        let unmerged = by_series(self.iter());
+        let unmerged = by_series(self.rows.iter());
         let keys: Vec<&F::Key> = unmerged.values().filter_map(|rows| Some(&rows.first()?.key)).collect();
-        let (kept, mut left_out) = merge_repeated(self);
+        let (kept, mut left_out) = merge_repeated(&self.rows);
         for (name, members) in by_series(kept.iter()) {
             let Some(about) = own.get(&name) else {
-                leave_out(&mut left_out, NO_SERIES, members.len());
-                if !F::is_read(&members[0].key, &keys) {
+                let excluded = self.unlisted.get(&name);
+                leave_out(&mut left_out, excluded.map_or(NO_SERIES, String::as_str), members.len());
+                if excluded.is_some() || !F::is_read(&members[0].key, &keys) {
                     only_learnt.extend(members);
                 }
                 continue;

@@ -10,6 +10,7 @@ use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_
 use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
+use super::exclusions::{Effect, Exclusions, MeasuredPlace};
 use super::family::{Calibrated, Placed};
 use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
@@ -67,6 +68,21 @@ pub trait FamilyRows: Any {
     ) -> ridgepoint::Result<OperatorReport>;
 }
 
+/// Rows of one family that have a place in its table, and what exclusions say of their series.
+pub(super) struct PlacedRows<F: Family> {
+    pub(super) rows: Vec<Row<F>>,
+    /// Series that no table holds, by name, with the reason.
+    pub(super) unlisted: BTreeMap<String, String>,
+    /// Distances with which a table marks series, by name.
+    pub(super) stand_in_distances: BTreeMap<String, f64>,
+}
+
+impl<F: Family> Default for PlacedRows<F> {
+    fn default() -> Self {
+        PlacedRows { rows: Vec::new(), unlisted: BTreeMap::new(), stand_in_distances: BTreeMap::new() }
+    }
+}
+
 const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
 
 /// The calls that have a place. The reasons of the others go to `left_out`.
@@ -75,16 +91,20 @@ fn placed<T>(calls: impl Iterator<Item = std::result::Result<T, String>>, left_o
 }
 
 impl Rows {
-    /// Places every measurement.
+    /// Places every measurement but those of `exclusions`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if most rows of an operator are faster than the roofline allows, as in another unit; a row
     /// without a place is counted.
-    pub fn from_measurements(measurements: &Measurements, hardware: &Hardware) -> ridgepoint::Result<Self> {
+    pub fn from_measurements(
+        measurements: &Measurements,
+        hardware: &Hardware,
+        exclusions: &Exclusions,
+    ) -> ridgepoint::Result<Self> {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
         let rows = Rows { engine, ..Rows::default() };
-        let mut placing = Placing { measurements, sources, hardware, rows };
+        let mut placing = Placing { measurements, sources, hardware, exclusions, rows };
         for_each_family(&mut placing)?;
         let Placing { mut rows, sources, .. } = placing;
         let Rows { left_out, off_table, .. } = &mut rows;
@@ -106,8 +126,8 @@ impl Rows {
 
     /// The rows of one family.
     pub fn of<F: Calibrated>(&self) -> &[Row<F>] {
-        let rows = self.families().find_map(|rows| (rows as &dyn Any).downcast_ref::<Vec<Row<F>>>());
-        rows.map_or(&[], Vec::as_slice)
+        let rows = self.families().find_map(|rows| (rows as &dyn Any).downcast_ref::<PlacedRows<F>>());
+        rows.map_or(&[], |placed| &placed.rows)
     }
 
     /// Rows of one operator that were left out before anything was built or predicted, where tables `are_built` with those
@@ -126,29 +146,51 @@ struct Placing<'a> {
     measurements: &'a Measurements,
     sources: Vec<Source>,
     hardware: &'a Hardware,
+    exclusions: &'a Exclusions,
     rows: Rows,
 }
 
 impl<F: Calibrated> FamilyVisitor<F> for Placing<'_> {
     fn visit(&mut self) -> ridgepoint::Result<()> {
         let mut firsts = FirstEngines { hardware: self.hardware, engines: BTreeMap::new() };
-        let (mut rows, mut left_out) = (Vec::new(), LeftOut::new());
+        let (mut placed, mut left_out) = (PlacedRows::<F>::default(), LeftOut::new());
         for row in self.measurements.of::<F::Call>() {
             let source = &self.sources[row.source];
-            match F::place(row, source) {
-                Err(reason) => leave_out(&mut left_out, &reason, 1),
-                Ok(Placed::OffTable(call)) => self.rows.off_table.push(call),
-                Ok(Placed::OnGrid(key, point)) => {
+            let place = match F::place(row, source) {
+                Err(reason) => {
+                    leave_out(&mut left_out, &reason, 1);
+                    continue;
+                }
+                Ok(place) => place,
+            };
+            let (series, point) = match &place {
+                Placed::OnGrid(key, point) => (key.to_string(), point.as_slice()),
+                Placed::OffTable(call) => (call.key.to_string(), &[][..]),
+            };
+            let (operator, axes, hardware) = (F::OPERATOR, F::AXES, self.hardware);
+            let measured = MeasuredPlace { operator, hardware, source, series: &series, axes, point };
+            let exclusion = self.exclusions.of(&measured);
+            match place {
+                _ if exclusion.is_some_and(|of| of.effect == Effect::Rows) => {
+                    leave_out(&mut left_out, exclusion.map_or("", |of| of.reason.as_str()), 1);
+                }
+                Placed::OffTable(call) => self.rows.off_table.push(call),
+                Placed::OnGrid(key, point) => {
                     let row = Row { key, point, time_us: row.latency_us, source: source.name.clone() };
                     match firsts.check::<F>(row, source) {
-                        Ok(row) => rows.push(row),
+                        Ok(row) => placed.rows.push(row),
                         Err(reason) => leave_out(&mut left_out, &reason, 1),
+                    }
+                    match exclusion.map(|of| (of.effect, of)) {
+                        Some((Effect::Series, of)) => drop(placed.unlisted.insert(series, of.reason.clone())),
+                        Some((Effect::StandIn(us), _)) => drop(placed.stand_in_distances.insert(series, us)),
+                        _ => {}
                     }
                 }
             }
         }
-        let rows = leave_out_too_fast::<F>(rows, self.hardware, &mut left_out)?;
-        self.rows.families.push(Box::new(rows));
+        placed.rows = leave_out_too_fast::<F>(placed.rows, self.hardware, &mut left_out)?;
+        self.rows.families.push(Box::new(placed));
         self.rows.left_out.insert(F::OPERATOR, left_out);
         Ok(())
     }

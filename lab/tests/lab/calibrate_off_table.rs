@@ -10,6 +10,7 @@ use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader
 use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::mixed_attention;
 use ridgepoint_lab::calibrate::off_table::{MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
@@ -39,7 +40,8 @@ fn rows_of(files: &[(&str, String)]) -> Rows {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.14.0\"\n").unwrap();
-    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100()).unwrap()
+    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100(), &Exclusions::find(None).unwrap())
+        .unwrap()
 }
 
 fn total(report: &OperatorReport) -> ErrorSummary {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use ridgepoint::Hardware;
 use ridgepoint::internals::efficiency::kernel_model::{DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::{DecodeCall, GemmCall, Measurements, MoeCall, PrefillCall, SmallKernelCall};
 
@@ -68,6 +69,7 @@ fn every_row_of_the_kit_has_a_place() {
     let rows = Rows::from_measurements(
         &Measurements::load(as_if_measured().path()).unwrap(),
         &Hardware::find("h100").unwrap(),
+        &Exclusions::find(None).unwrap(),
     )
     .unwrap();
     for operator in

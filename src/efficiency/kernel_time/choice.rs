@@ -25,9 +25,6 @@ use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, Stat
 /// Distance of kernels of another number format. It is more than that of any layer of the same format.
 const STAND_IN_FORMAT: f64 = 1000.0;
 
-/// Distance of a slow kernel of another engine: just below that of another cache format.
-const SLOW: f64 = 9.0;
-
 /// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
 const STAND_IN_ROUTING: f64 = 500.0;
 
@@ -152,8 +149,7 @@ impl Choice<'_> {
             head_size: head_size(heads),
             window: heads.window.size(),
         };
-        let slow = |key: &AttentionKey| if self.is_slow_latent(key) { SLOW } else { 0.0 };
-        let distance = |key: &AttentionKey| attention_distance(key, &wanted) + slow(key);
+        let distance = |key: &AttentionKey| attention_distance(key, &wanted);
         let mut found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
         // A table may hold series of several engines, and the key of a series names its own.
         found.engine = found.engine.and_then(|_| Engine::parse(&found.series.key.engine, None));
@@ -176,18 +172,6 @@ impl Choice<'_> {
         }
         let at_best = found.at_best(*key == alike);
         Ok((found, at_best))
-    }
-
-    /// Whether a series is SGLang's FlashAttention over a latent cache in fp8 and another engine runs. Before Blackwell it reads the cache
-    /// at 6 % of the bandwidth, and the kernels of vLLM (FlashMLA) and TensorRT-LLM at 90 %.
-    fn is_slow_latent(&self, key: &AttentionKey) -> bool {
-        let is_before =
-            !matches!(self.tables.architecture(), Architecture::Blackwell | Architecture::BlackwellConsumer);
-        let is_other = |of: Engine| of.is_sglang() && !self.tables.engine().is_sglang();
-        is_before
-            && key.head_size == HeadSize::Latent
-            && key.kv_dtype == DType::Fp8
-            && Engine::parse(&key.engine, None).is_some_and(is_other)
     }
 
     fn decode(&mut self, heads: &AttentionHeads) -> Result<DecodeCurve> {
@@ -256,9 +240,6 @@ impl Choice<'_> {
         let assumed = Routing::assumed(num_experts);
         let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
         let distance = |key: &MoeKey| {
-            if counts_a_gate_too_many(key) {
-                return f64::INFINITY;
-            }
             format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
@@ -303,12 +284,6 @@ fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<
         other if Some(other) == stand_in => STAND_IN_FORMAT,
         _ => f64::INFINITY,
     }
-}
-
-/// Whether the timings of a layer are of experts without a gate (Nemotron-3), which the public tables do not tell: read as if they had
-/// one, their efficiencies hold for no layer.
-fn counts_a_gate_too_many(key: &MoeKey) -> bool {
-    key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
 }
 
 /// The head size under which tables hold the kernels of these heads.

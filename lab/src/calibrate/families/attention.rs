@@ -1,7 +1,7 @@
 //! Calibration of attention: prefill chunks and decodes.
 
 use ridgepoint::DType;
-use ridgepoint::internals::efficiency::family::{AttentionKey, HeadSize};
+use ridgepoint::internals::efficiency::family::AttentionKey;
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel, QUERY_TILE};
 use ridgepoint::internals::physics::Shape;
 use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
@@ -10,11 +10,6 @@ use super::super::attention_call::{AttentionCall, is_uneven};
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};
-
-/// Why SGLang's rows of `flash_attention` are left out: they do 3.4 times the work of `physics::mla`. vLLM 0.24's whole block of latent
-/// attention takes less time on an H200 than they do.
-const ABSORBED: &str =
-    "latent attention of prompts over the compressed cache, where engines project keys and values up first";
 
 impl Calibrated for PrefillModel {
     fn label(key: &AttentionKey) -> String {
@@ -28,9 +23,6 @@ impl Calibrated for PrefillModel {
     fn place(row: &Timed<PrefillCall>, source: &Source) -> Result<Placed<Self>, String> {
         let call = &row.call;
         let key = attention_key(&call.heads, source)?;
-        if key.head_size == HeadSize::Latent && source.kernel == "flash_attention" {
-            return Err(ABSORBED.to_owned());
-        }
         if call.num_computed_tokens > 0 {
             return AttentionCall::prefill(key, row).map(Placed::OffTable);
         }

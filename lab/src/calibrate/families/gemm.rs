@@ -11,8 +11,6 @@ use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{GemmCall, Timed};
 
-const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
-
 impl Calibrated for GemmModel {
     const SHARES_FOREST: bool = false;
 
@@ -33,9 +31,9 @@ impl Calibrated for GemmModel {
         *key == MatmulFormat::Fp8Block || !(flat || one_row_more)
     }
 
-    fn place(row: &Timed<GemmCall>, source: &Source) -> Result<Placed<Self>, String> {
+    fn place(row: &Timed<GemmCall>, _: &Source) -> Result<Placed<Self>, String> {
         let call = &row.call;
-        Ok(Placed::OnGrid(gemm_format(call, source)?, vec![call.n as f64, call.k as f64, call.m as f64]))
+        Ok(Placed::OnGrid(gemm_format(call)?, vec![call.n as f64, call.k as f64, call.m as f64]))
     }
 }
 
@@ -56,12 +54,9 @@ pub(super) fn features_of(shape: &GemmShape, chip: &Chip) -> Vec<f64> {
 }
 
 /// The kernel of a projection; an error is the reason why no table takes the row.
-fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
+fn gemm_format(call: &GemmCall) -> Result<MatmulFormat, &'static str> {
     let format = call.dtype.tabulated().ok_or(NO_MODEL)?;
     match format {
-        // The public tables of these versions timed them eagerly.
-        MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.engine == "vllm-0.14" => Err(FLOOR),
-        MatmulFormat::Fp8Block if source.engine == "vllm-0.24" && source.is_public => Err(FLOOR),
         MatmulFormat::Bfloat16 | MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Nvfp4 => Ok(format),
         _ => Err(NO_MODEL),
     }

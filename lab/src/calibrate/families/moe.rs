@@ -1,6 +1,5 @@
 //! Calibration of routed experts.
 
-use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
 use ridgepoint::internals::physics::Shape;
@@ -8,23 +7,6 @@ use ridgepoint::internals::physics::Shape;
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{MoeCall, Timed};
-
-/// TensorRT-LLM's kernels of low latency, and the most tokens for which it launches them (AIConfigurator 0.4,
-/// `sdk/perf_database.py`). The public tables have both kinds at all sizes.
-const LOW_LATENCY: &str = "moe_torch_flow_min_latency";
-const MAX_LOW_LATENCY_TOKENS: u64 = 128;
-
-/// On Blackwell TensorRT-LLM serves with kernels of its own (TRTLLM-Gen). The public rows time those with quantised activations for mxfp4 alone,
-/// else CUTLASS and DeepGEMM: with them the TPOT of its closed loops on B200 is off by 21 % in the median, with vLLM's experts by 12 %.
-const NOT_SERVED: &str = "kernels that the engine does not serve with on Blackwell";
-
-/// SGLang's fused kernel of Triton reads mxfp4 weights that were unpacked to 16 bits. A layer of gpt-oss-120b has 6.4 GB of such experts, which
-/// an H100 reads in the measured 2.6 ms at 2.5 TB/s; with 4 bits its rate would be 0.7 TB/s. Off Blackwell, SGLang serves gpt-oss with
-/// `triton_kernels`, which read 4 bits (`sglang/srt/server_args.py`).
-const UNPACKED: &str = "kernels that read 4-bit weights unpacked to 16 bits";
-const UNPACKING_KERNEL: &str = "sglang_fused_moe_triton";
-
-const NOT_LAUNCHED: &str = "kernels that the engine does not launch for so many tokens";
 
 impl Calibrated for MoeModel {
     const SHARES_FOREST: bool = false;
@@ -72,19 +54,8 @@ impl Calibrated for MoeModel {
         ])
     }
 
-    fn place(row: &Timed<MoeCall>, source: &Source) -> Result<Placed<Self>, String> {
+    fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed<Self>, String> {
         let call = &row.call;
-        let is_trtllm = source.engine.starts_with("trtllm");
-        if is_trtllm && source.is_public && source.name.contains("B200") && call.dtype != MatmulFormat::Mxfp4Mxfp8 {
-            return Err(NOT_SERVED.to_owned());
-        }
-        if call.dtype == MatmulFormat::Mxfp4 && source.kernel.starts_with(UNPACKING_KERNEL) {
-            return Err(UNPACKED.to_owned());
-        }
-        let has_both = call.dtype == MatmulFormat::Nvfp4 && is_trtllm;
-        if has_both && (source.kernel == LOW_LATENCY) != (call.num_tokens <= MAX_LOW_LATENCY_TOKENS) {
-            return Err(NOT_LAUNCHED.to_owned());
-        }
         let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
         Ok(Placed::OnGrid(moe_key(call).ok_or(NO_MODEL)?, point))
     }
