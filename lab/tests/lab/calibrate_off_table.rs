@@ -178,6 +178,7 @@ fn made_up_tables(dir: &Path) {
         lines: 0,
         cross_validated_median_ape_pct: 0.0,
         cross_validated_mape_pct: 0.0,
+        stand_in_distance: None,
         knots: vec![1.0, 8.0],
     };
     let chip_of = |_: &AttentionKey| Chip::new(&h100(), DType::Bfloat16);
