@@ -19,7 +19,7 @@ pub mod dtype {
 }
 pub mod efficiency {
     pub use crate::efficiency::kernel_time::is_within_another;
-    pub use crate::efficiency::tables::if_any;
+    pub use crate::efficiency::tables::{Found, if_any};
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub use crate::engine::ENGINES;
     pub mod curve {
@@ -30,11 +30,13 @@ pub mod efficiency {
         };
     }
     pub mod family {
-        pub use crate::efficiency::families::{Families, FamilyList, FamilyVisitor, for_each_family};
-        pub use crate::efficiency::family::Family;
+        pub use crate::efficiency::family::{
+            ALL_REDUCE, BATCHED_GEMM, DECODE, EXCHANGE, FAMILIES, GEMM, KernelFamily, MOE, PREFILL, STATE,
+        };
         pub use crate::efficiency::keys::{
             AllReduceKind, AttentionKey, BatchedGemmKey, HeadSize, Key, MoeKey, Routing, StateKey,
         };
+        pub use crate::efficiency::series_key::{CallShape, OfSeries, SeriesKey};
     }
     pub mod grid {
         pub use crate::efficiency::grid::{Grid, MAX_AXES};

@@ -3,29 +3,14 @@
 use std::path::Path;
 
 use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::internals::efficiency::family::FAMILIES;
 use ridgepoint::internals::input::files_in;
 
 use crate::outcome::Failure;
 
-/// Names of the operators that have tables.
-struct Operators(Vec<&'static str>);
-
-impl<F: Family> FamilyVisitor<F> for Operators {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        self.0.push(F::OPERATOR);
-        Ok(())
-    }
-}
-
 /// The operators that have tables.
-///
-/// # Errors
-/// None: no table is read.
-pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
-    let mut operators = Operators(Vec::new());
-    for_each_family(&mut operators)?;
-    Ok(operators.0)
+pub fn operators() -> [&'static str; FAMILIES.len()] {
+    FAMILIES.map(|family| family.operator)
 }
 
 /// Refuses csv files below `bench_data/` that nothing would read.
@@ -33,7 +18,7 @@ pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
 /// # Errors
 /// The first such file, or a folder that can't be read.
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
-    let operators = operators()?;
+    let operators = operators();
     for gpu in folders(&data_dir.join("bench_data")) {
         let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
         let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));

@@ -8,7 +8,7 @@ use clap::Args;
 use ridgepoint::hardware::builtin_names;
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::internals::efficiency::family::FAMILIES;
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
 use ridgepoint::internals::input::files_in;
@@ -100,25 +100,20 @@ impl GpuTable {
     }
 }
 
-/// The tables of a GPU by operator.
-struct GpuTables<'a> {
-    tables: &'a Tables,
-    by_name: BTreeMap<String, GpuTable>,
-}
-
-impl<F: Family> FamilyVisitor<F> for GpuTables<'_> {
-    /// Adds the GPU's tables of the operator: that of the nearest version of vLLM by its operator, others by their engine as well.
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        for (place, (engine, header)) in self.tables.own_tables::<F>()?.into_iter().enumerate() {
+/// The tables of a GPU by operator: that of the nearest version of vLLM by its operator, others by their engine as well.
+fn tables_by_name(tables: &Tables) -> ridgepoint::Result<BTreeMap<String, GpuTable>> {
+    let mut by_name = BTreeMap::new();
+    for family in FAMILIES {
+        for (place, (engine, header)) in tables.own_tables(family)?.into_iter().enumerate() {
             let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
             let name = match engine.as_ref().filter(|_| place > 0) {
                 Some(engine) => format!("{operator} of {engine}"),
                 None => operator,
             };
-            self.by_name.insert(name, GpuTable::new(engine, command, series));
+            by_name.insert(name, GpuTable::new(engine, command, series));
         }
-        Ok(())
     }
+    Ok(by_name)
 }
 
 /// Lists GPUs, or shows one.
@@ -209,9 +204,7 @@ pub fn names(data_dir: Option<&Path>) -> ridgepoint::Result<BTreeSet<String>> {
 
 fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let tables = Tables::new(&hardware, &Engine::default(), data_dir);
-    let mut found = GpuTables { tables: &tables, by_name: BTreeMap::new() };
-    for_each_family(&mut found)?;
-    let table_headers = found.by_name;
+    let table_headers = tables_by_name(&tables)?;
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     Ok(GpuEntry {
@@ -256,7 +249,7 @@ fn without_correction(hardware: &Hardware) -> &'static str {
 
 /// One line per GPU.
 fn list(entries: &[GpuEntry], page: &mut Page) {
-    let num_operators = operators().map_or(0, |all| all.len());
+    let num_operators = operators().len();
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
         .left("name", |of| of.hardware.name.clone())

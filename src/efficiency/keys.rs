@@ -3,7 +3,6 @@
 use std::fmt::{Debug, Display, Formatter, Result};
 
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
-use crate::engine::Engine;
 use crate::model::Recurrence;
 use crate::physics::StateKernel;
 
@@ -14,10 +13,6 @@ pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
     /// Series that share their kernel-model coefficients have the same group name.
     fn group(&self) -> String {
         self.to_string()
-    }
-    /// Engine whose kernel it is, if the series name has one; else the folder of a table names it.
-    fn engine(&self) -> Option<Engine> {
-        None
     }
 }
 
@@ -152,10 +147,6 @@ impl Display for AttentionKey {
 }
 
 impl Key for AttentionKey {
-    fn engine(&self) -> Option<Engine> {
-        Engine::parse(&self.engine, None)
-    }
-
     fn parse(name: &str) -> Option<Self> {
         let parts: Vec<&str> = name.split('/').collect();
         let [engine, kv_dtype, head_size, window] = parts[..] else { return None };

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::family::Family;
+use super::family::KernelFamily;
 use super::grid::Grid;
+use super::series_key::SeriesKey;
 
 /// Header of a table file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,9 +54,9 @@ pub struct SeriesHeader {
 
 /// One series, ready to be looked up: the kernel model's coefficients and the residuals that measurements leave.
 #[derive(Debug, Clone)]
-pub struct Series<F: Family> {
+pub struct Series {
     /// Kernel that it was measured for.
-    pub key: F::Key,
+    pub key: SeriesKey,
     /// Kernel-model coefficients, in the order of the coefficients of the kernel model.
     pub coefficients: Vec<f64>,
     /// Log of measured over modelled time.
@@ -69,6 +70,6 @@ pub(super) const UNIT: &str = "efficiency: per mille of the roofline bound";
 pub(super) const VALUES: &str = "efficiency";
 
 /// The line between the header and the values.
-pub(super) fn columns<F: Family>() -> String {
-    format!("series,{},{VALUES}", F::AXES[..F::AXES.len() - 1].join(","))
+pub(super) fn columns(family: &KernelFamily) -> String {
+    format!("series,{},{VALUES}", family.axes[..family.axes.len() - 1].join(","))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::internals::efficiency::family::FAMILIES;
 use ridgepoint::internals::input::{FileKind, Keys, Log, NumberRange, parse_toml, read_text};
 use ridgepoint::{Hardware, Result};
 use serde_json::Value;
@@ -218,16 +218,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 /// The axes of an operator's tables; `None` for an operator without tables.
 fn axes_of(operator: &str) -> Option<&'static [&'static str]> {
-    struct Axes<'a>(&'a str, Option<&'static [&'static str]>);
-    impl<F: Family> FamilyVisitor<F> for Axes<'_> {
-        fn visit(&mut self) -> Result<()> {
-            self.1 = self.1.or((F::OPERATOR == self.0).then_some(F::AXES));
-            Ok(())
-        }
-    }
-    let mut axes = Axes(operator, None);
-    for_each_family(&mut axes).ok()?;
-    axes.1
+    FAMILIES.iter().find(|family| family.operator == operator).map(|family| family.axes)
 }
 
 #[cfg(test)]

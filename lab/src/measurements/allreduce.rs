@@ -1,11 +1,10 @@
 //! Timings of all-reduces.
 
 use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
 use ridgepoint::internals::input::Row;
 use ridgepoint::{DType, Result};
 
-use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
+use super::columns::{Call, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;
 
 /// An all-reduce.
@@ -43,8 +42,4 @@ impl Call for AllReduceCall {
         };
         Ok(AllReduceCall { num_gpus, message_bytes, backend: row.read("backend", "graph or eager", backend)? })
     }
-}
-
-impl Measured for AllReduceModel {
-    type Call = AllReduceCall;
 }

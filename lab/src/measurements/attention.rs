@@ -1,12 +1,11 @@
 //! Timings of attention: prefill chunks and decodes.
 
 use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::internals::efficiency::kernel_model::{DecodeModel, PrefillModel};
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::model::Window;
 use ridgepoint::{DType, Result};
 
-use super::columns::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};
+use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, check_divides, size};
 use super::source::SourceFormat;
 
 /// The heads that an attention call works on.
@@ -210,12 +209,4 @@ impl Call for MixedCall {
         }
         Ok(call)
     }
-}
-
-impl Measured for PrefillModel {
-    type Call = PrefillCall;
-}
-
-impl Measured for DecodeModel {
-    type Call = DecodeCall;
 }

@@ -5,19 +5,12 @@ use std::fmt::{Arguments, Debug};
 use std::hash::Hash;
 
 use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};
-
-/// A kernel family with files of timings.
-pub trait Measured: Family {
-    /// The calls that files of this family hold.
-    type Call: Call;
-}
 
 /// Larger counts are not exact as `f64`.
 pub(super) const MAX_COUNT: u64 = 1 << 53;

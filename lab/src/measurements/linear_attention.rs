@@ -1,12 +1,11 @@
 //! Timings of the kernels of layers with a state.
 
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::kernel_model::StateModel;
 use ridgepoint::internals::input::Row;
 use ridgepoint::internals::model::Recurrence;
 use ridgepoint::internals::physics::StateKernel;
 
-use super::columns::{Call, Measured, PublicTable, check_divides, public_columns, size};
+use super::columns::{Call, PublicTable, check_divides, public_columns, size};
 use super::source::SourceFormat;
 
 const STATE_KERNELS: &str = "conv_prefill, conv_decode, chunk_scan or state_update";
@@ -97,8 +96,4 @@ fn public_state_kernel(name: &str) -> Option<StateKernel> {
         name if name.starts_with("fused_recurrent_gated_delta_rule") => Some(StateKernel::StateUpdate),
         _ => None,
     }
-}
-
-impl Measured for StateModel {
-    type Call = StateCall;
 }

@@ -6,9 +6,8 @@ use super::super::curve::{
     DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance, expert_layer_distance,
     nearest_split, stand_in_weight, state_distance,
 };
-use super::super::family::{Family, OUTPUT_BYTES};
+use super::super::family::{DECODE, GEMM, KernelFamily, MOE, OUTPUT_BYTES, PREFILL, STATE};
 use super::super::gemm_model::GemmModel;
-use super::super::kernel_model::{DecodeModel, MoeModel, PrefillModel};
 use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
@@ -75,7 +74,7 @@ impl Choice<'_> {
             Kernel::Gemm { n, k, copies, weights, .. } if copies > 1 => self.batched(n, k, copies, weights),
             Kernel::Gemm { n, k, weights, .. } => self.gemm(n as f64, k as f64, weights),
             Kernel::AttentionPrefill { heads, .. } => {
-                let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
+                let (found, at_best) = self.attention(&PREFILL, &heads)?;
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
@@ -102,7 +101,7 @@ impl Choice<'_> {
         }
     }
 
-    pub(super) fn note_fallback<F: Family>(&mut self, found: &Found<F>) {
+    pub(super) fn note_fallback<K>(&mut self, found: &Found<K>) {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
@@ -134,15 +133,19 @@ impl Choice<'_> {
             _ => (MatmulFormat::Bfloat16, None),
         };
         let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
-        let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
-        let format = found.series.key;
+        let found = self.tables.nearest(&GEMM, distance, 1, &[n, k])?.remove(0);
+        let format = found.key;
         self.note_fallback(&found);
         let at_best = found.at_best(self.is_own_format(weights, format));
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..GemmModel::shape(&format, &[n, k, 1.0]) };
         Ok(Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, self.chip, at_best))))
     }
 
-    fn attention<F: Family<Key = AttentionKey>>(&mut self, heads: &AttentionHeads) -> Result<(Found<F>, Provenance)> {
+    fn attention(
+        &mut self,
+        family: &'static KernelFamily,
+        heads: &AttentionHeads,
+    ) -> Result<(Found<AttentionKey>, Provenance)> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
@@ -150,11 +153,11 @@ impl Choice<'_> {
             window: heads.window.size(),
         };
         let distance = |key: &AttentionKey| attention_distance(key, &wanted);
-        let mut found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
+        let mut found = self.tables.nearest(family, distance, 1, &[])?.remove(0);
         // A table may hold series of several engines, and the key of a series names its own.
-        found.engine = found.engine.and_then(|_| Engine::parse(&found.series.key.engine, None));
+        found.engine = found.engine.and_then(|_| Engine::parse(&found.key.engine, None));
         self.note_fallback(&found);
-        let key = &found.series.key;
+        let key = &found.key;
         let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
         let described = |key: &AttentionKey| {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
@@ -175,7 +178,7 @@ impl Choice<'_> {
     }
 
     fn decode(&mut self, heads: &AttentionHeads) -> Result<DecodeCurve> {
-        let (found, at_best) = self.attention::<DecodeModel>(heads)?;
+        let (found, at_best) = self.attention(&DECODE, heads)?;
         let (kv, group) = kv_and_group(heads);
         Ok(DecodeCurve::new(&found.series, kv, group, self.chip, at_best))
     }
@@ -183,7 +186,7 @@ impl Choice<'_> {
     fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Curve> {
         let StateHeads { recurrence, key_head_dim, head_dim, conv_kernel, .. } = *heads;
         let wanted = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
-        let found = if_any(self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]))?;
+        let found = if_any(self.tables.nearest(&STATE, |key| state_distance(key, &wanted), 1, &[]))?;
         let Some(found) = found.and_then(|found| found.into_iter().next()) else {
             if let Some(curve) = self.convolution(kernel, heads)? {
                 return Ok(curve);
@@ -192,7 +195,7 @@ impl Choice<'_> {
             return Ok(Curve::Streaming);
         };
         self.note_fallback(&found);
-        let key = found.series.key;
+        let key = found.key;
         if key != wanted {
             self.note(format_args!("{wanted} was not measured, {key} stands in"));
         }
@@ -206,10 +209,10 @@ impl Choice<'_> {
         let is_convolution = matches!(kernel, StateKernel::ConvPrefill | StateKernel::ConvDecode);
         let is_same = |key: &StateKey| is_convolution && (key.kernel, key.conv_kernel) == (kernel, heads.conv_kernel);
         let distance = |key: &StateKey| if is_same(key) { 0.0 } else { f64::INFINITY };
-        let Some(mut found) = if_any(self.tables.nearest::<StateModel>(distance, 1, &[]))? else { return Ok(None) };
+        let Some(mut found) = if_any(self.tables.nearest(&STATE, distance, 1, &[]))? else { return Ok(None) };
         let found = found.remove(0);
         self.note_fallback(&found);
-        let key = found.series.key;
+        let key = found.key;
         self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));
         let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
@@ -242,10 +245,10 @@ impl Choice<'_> {
         let distance = |key: &MoeKey| {
             format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
-        let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
-        let MoeKey { format, routing, .. } = found[0].series.key;
-        found.retain(|of| (of.series.key.format, of.series.key.routing) == (format, routing));
-        found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.series.key, &layer));
+        let mut found = self.tables.nearest(&MOE, distance, MOE_NEIGHBOURS, &[])?;
+        let MoeKey { format, routing, .. } = found[0].key;
+        found.retain(|of| (of.key.format, of.key.routing) == (format, routing));
+        found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.key, &layer));
         let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
         let is_exact = found[0].distance < 1e-9;
         if is_exact {
@@ -253,8 +256,8 @@ impl Choice<'_> {
         }
         self.note_fallback(&found[0]);
         if !is_exact {
-            let layer = |found: &Found<MoeModel>| {
-                let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.series.key;
+            let layer = |found: &Found<MoeKey>| {
+                let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.key;
                 format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
             self.note(format_args!(
@@ -270,9 +273,10 @@ impl Choice<'_> {
         }
         let is_own = self.is_own_format(weights, format);
         let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == assumed);
-        let tp = nearest_split(&found[0].series.key, &shape);
+        let tp = nearest_split(&found[0].key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
-        let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
+        let series: Vec<_> =
+            found.iter().map(|of| (&of.key, &*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }

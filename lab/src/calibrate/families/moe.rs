@@ -1,64 +1,59 @@
 //! Calibration of routed experts.
 
-use ridgepoint::internals::efficiency::family::{MoeKey, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
+use ridgepoint::internals::efficiency::family::{MOE, MoeKey, Routing, SeriesKey};
 use ridgepoint::internals::physics::Shape;
+use ridgepoint::internals::physics::moe::MoeShape;
 
-use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
+use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{MoeCall, Timed};
 
-impl Calibrated for MoeModel {
-    const SHARES_FOREST: bool = false;
+/// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
+/// thirds as large.
+pub(in crate::calibrate) static FAMILY: CalibratedFamily =
+    CalibratedFamily { shares_forest: false, max_efficiency: 2.0, is_read, ..CalibratedFamily::of(&MOE) };
 
-    /// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
-    /// thirds as large.
-    const MAX_EFFICIENCY: f64 = 2.0;
+/// Predictions read layers under the assumed routing, and under the skewed one where nothing else was measured.
+fn is_read(key: &SeriesKey, all: &[&SeriesKey]) -> bool {
+    let SeriesKey::Moe(key) = key else { return true };
+    let assumed = Routing::assumed(key.num_experts);
+    let under_assumed = SeriesKey::Moe(MoeKey { routing: assumed, ..*key });
+    key.routing == assumed || key.routing == Routing::SKEWED && !all.contains(&&under_assumed)
+}
 
-    fn label(key: &MoeKey) -> String {
-        key.format.to_string()
-    }
+pub(super) fn features(key: &MoeKey, shape: &MoeShape) -> Vec<f64> {
+    let skew = match key.routing {
+        Routing::Balanced => 0.5,
+        Routing::PowerLaw(exponent) => exponent,
+    };
+    let active = shape.active_experts().max(1e-6);
+    let work = shape.work();
+    logs(&[
+        skew,
+        shape.tokens,
+        shape.hidden,
+        shape.intermediate,
+        shape.top_k,
+        shape.experts,
+        shape.local_experts,
+        shape.pairs(),
+        active,
+        shape.pairs() / active,
+        shape.tokens * shape.top_k,
+        shape.tokens * shape.top_k / shape.experts,
+        shape.hidden * shape.intermediate,
+        work.flops,
+        work.bytes,
+        work.flops / work.bytes,
+        shape.experts / shape.local_experts,
+        key.intermediate_size as f64 / shape.intermediate,
+    ])
+}
 
-    fn is_read(key: &MoeKey, all: &[&MoeKey]) -> bool {
-        let assumed = Routing::assumed(key.num_experts);
-        let under_assumed = MoeKey { routing: assumed, ..*key };
-        key.routing == assumed || key.routing == Routing::SKEWED && !all.contains(&&under_assumed)
-    }
-
-    fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
-        let skew = match key.routing {
-            Routing::Balanced => 0.5,
-            Routing::PowerLaw(exponent) => exponent,
-        };
-        let active = shape.active_experts().max(1e-6);
-        let work = shape.work();
-        logs(&[
-            skew,
-            shape.tokens,
-            shape.hidden,
-            shape.intermediate,
-            shape.top_k,
-            shape.experts,
-            shape.local_experts,
-            shape.pairs(),
-            active,
-            shape.pairs() / active,
-            shape.tokens * shape.top_k,
-            shape.tokens * shape.top_k / shape.experts,
-            shape.hidden * shape.intermediate,
-            work.flops,
-            work.bytes,
-            work.flops / work.bytes,
-            shape.experts / shape.local_experts,
-            key.intermediate_size as f64 / shape.intermediate,
-        ])
-    }
-
-    fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed<Self>, String> {
-        let call = &row.call;
-        let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
-        Ok(Placed::OnGrid(moe_key(call).ok_or(NO_MODEL)?, point))
-    }
+pub(in crate::calibrate) fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed, String> {
+    let call = &row.call;
+    let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
+    Ok(Placed::OnGrid(SeriesKey::Moe(moe_key(call).ok_or(NO_MODEL)?), point))
 }
 
 /// `None` for a number format that no table has.
@@ -79,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_power_law_over_few_experts_is_read_where_nothing_even_was_measured() {
-        let key = |name: &str| <MoeKey as ridgepoint::internals::efficiency::family::Key>::parse(name).unwrap();
+        let key = |name: &str| (MOE.parse)(name).unwrap();
         let [even, skewed, steeper, many] = [
             "bfloat16/balanced/h4096/i14336/k2/e8",
             "bfloat16/power_law_1.01/h4096/i14336/k2/e8",
@@ -87,7 +82,7 @@ mod tests {
             "bfloat16/power_law_1.01/h2048/i768/k8/e128",
         ]
         .map(key);
-        let read = |key: &MoeKey, all: &[&MoeKey]| MoeModel::is_read(key, all);
+        let read = is_read;
         assert!(read(&even, &[&even, &skewed]) && !read(&skewed, &[&even, &skewed]));
         assert!(read(&skewed, &[&skewed, &steeper]) && !read(&steeper, &[&skewed, &steeper]));
         assert!(read(&many, &[&even, &many]));
