@@ -20,7 +20,7 @@ kills TIMES="100":
 
 # Replays with KV blocks on host and disk: no block in two states, every load had its stores
 conservation CASES="100000":
-    PROPTEST_CASES={{CASES}} cargo test --release -p ridgepoint --test replay host_tier
+    PROPTEST_CASES={{CASES}} cargo test --release -p ridgepoint-replay --test replay host_tier
 
 # Formatting and lints
 lint:
@@ -51,11 +51,11 @@ fuzz HOURS TARGET="":
 
 # How long a prediction takes
 bench *ARGS:
-    cargo bench -p ridgepoint-benches --bench step_time --no-default-features {{ARGS}}
+    cargo bench -p ridgepoint-benches --bench step_time {{ARGS}}
 
 # Instructions of a prediction, counted by valgrind
 bench-instructions:
-    cargo bench -p ridgepoint-benches --bench instructions --no-default-features
+    cargo bench -p ridgepoint-benches --bench instructions
 
 # How long replays take
 bench-replay *ARGS:

@@ -1,6 +1,6 @@
 //! Instructions per call, as valgrind's callgrind counts them: the same on a busy machine as on an idle one.
 //!
-//! `cargo bench -p ridgepoint-benches --bench instructions --no-default-features`, with valgrind installed. The bench runs itself under callgrind
+//! `cargo bench -p ridgepoint-benches --bench instructions`, with valgrind installed. The bench runs itself under callgrind
 //! with two numbers of calls; the difference divided by the calls between them is free of start-up and of building models.
 
 #![allow(

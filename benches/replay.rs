@@ -1,7 +1,7 @@
 //! How long replays take, on one core: the published 20-minute run of 16,800 requests, and a million requests of a Poisson
 //! process. Prints requests and steps per second of the best of a few runs. An argument selects the loads whose names contain it.
 //!
-//! `cargo bench -p ridgepoint-benches --bench replay --no-default-features --features replay`
+//! `cargo bench -p ridgepoint-benches --bench replay`
 
 #![allow(
     missing_docs,
@@ -16,10 +16,10 @@
 use std::time::Instant;
 
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, KvOffload, Outcome, replay};
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::{ArrivalPattern, OpenLoop, RequestShape, Workload};
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::{ArrivalPattern, OpenLoop, RequestShape, Workload};
+use ridgepoint_replay::{EngineConfig, KvOffload, Outcome, replay};
 
 /// The shape of the published run 20260217-231439: 8, then 20 requests per second, ten minutes each.
 const TWENTY_MINUTES: &str = "

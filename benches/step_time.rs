@@ -1,7 +1,7 @@
 //! How long a prediction takes, and how that compares, in one run: compiled steps against their operators one by one, the
 //! black-box formula and a formula of a peer's shape, by batch, hot and cold; hybrid models; and building a model.
 //!
-//! `cargo bench -p ridgepoint-benches --bench step_time --no-default-features`; with `-- --list` or a filter as criterion has them. At the end comes
+//! `cargo bench -p ridgepoint-benches --bench step_time`; with `-- --list` or a filter as criterion has them. At the end comes
 //! a table of the best of many runs, in which what is compared takes turns: noise of the machine only ever adds.
 
 #![allow(

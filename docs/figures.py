@@ -3,11 +3,12 @@
 
 usage: docs/figures.py [--write] [--only NAME]... [--reuse]
 
-Three kinds of markers are read:
+These markers are read:
 
-    <!-- ci: NAME command -->   the next fenced block is a command; it runs in the root of the checkout
-    <!-- ci: NAME output -->    the next fenced block is what that command prints
-    <!-- ci: file PATH -->      the next fenced block is this file
+    <!-- ci: NAME command -->          the next fenced block is a command; it runs in the root of the checkout
+    <!-- ci: NAME output -->           the next fenced block is what that command prints
+    <!-- ci: NAME output excerpt -->   the same in part: a line `...` skips at least one line of the output
+    <!-- ci: file PATH -->             the next fenced block is this file
     <!-- figures: NAME --> ... <!-- /figures -->    a table that docs/figure_tables/ makes from JSON output
     <!-- figure: NAME -->3.3<!-- / -->              one number in a sentence, from the same place
 
@@ -33,6 +34,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import figure_tables  # noqa: E402
 
+SKIP = "..."
 FENCED = r"<!-- ci: {name} -->\n```\w*\n(.*?)```"
 FILE = re.compile(FENCED.format(name=r"file (\S+)"), re.DOTALL)
 TABLE = re.compile(r"(<!-- figures: (\S+) -->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -41,7 +43,11 @@ CARGO_RUN = "cargo run --release --"
 
 
 class NoData(Exception):
-    """A report needs measurements that are not at hand."""
+    """A report needs measurements that are not there."""
+
+
+class BadExcerpt(Exception):
+    """An excerpt does not fit the output, so that its lines must be chosen anew by hand."""
 
 
 def printed(line):
@@ -121,6 +127,32 @@ class Reports:
         return printed(["bash", "-euc", line])
 
 
+def label(line):
+    """What identifies a line of output: its text up to the first number or gap. Rulers have one label, empty lines another."""
+    return re.split(r" {2,}|\d", line.strip())[0].strip(" ─") or line.strip()[:1]
+
+
+def excerpt(place, shown, output):
+    """The lines of `output` that `shown` has, found by their labels in order; `...` stays where lines are left out."""
+    lines, at, may_skip = output.splitlines(), 0, False
+    made = []
+    for line in shown.splitlines():
+        if line == SKIP:
+            made.append(line)
+            may_skip = True
+            continue
+        places = [index for index in range(at, len(lines)) if label(lines[index]) == label(line)]
+        skipped = bool(places) and places[0] > at
+        if not places or skipped != may_skip:
+            why = "no line of the output has it" if not places else "'...' must be where lines are left out, and only there"
+            raise BadExcerpt(f"{place}: the excerpt's line '{label(line)}': {why}")
+        made.append(lines[places[0]])
+        at, may_skip = places[0] + 1, False
+    if (at < len(lines)) != may_skip:
+        raise BadExcerpt(f"{place}: '...' must end the excerpt if the output goes on, and only then")
+    return "\n".join(made) + "\n"
+
+
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
@@ -174,12 +206,18 @@ class Checker:
 
     def document(self, path):
         text = before = path.read_text()
-        for name in re.findall(r"<!-- ci: (\S+) output -->", text):
+        for name, part in re.findall(r"<!-- ci: (\S+) output( excerpt)? -->", text):
             command = re.search(FENCED.format(name=f"{name} command"), text, re.DOTALL)
-            output = re.search(FENCED.format(name=f"{name} output"), text, re.DOTALL)
+            output = re.search(FENCED.format(name=f"{name} output{part}"), text, re.DOTALL)
             if not command or not output:
                 sys.exit(f"{path}: '{name}' needs a fenced block behind both of its markers")
             new = self.value(path, name, lambda: self.reports.shown(command[1]))
+            if new is not None and part:
+                try:
+                    new = excerpt(f"{path.relative_to(ROOT)}: {name}", output[1], new)
+                except BadExcerpt as error:
+                    self.found.append(str(error))
+                    continue
             new = self.compare(path, name, output[1], new)
             text = text[: output.start(1)] + new + text[output.end(1) :]
 

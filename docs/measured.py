@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives cli/src/serve/measured.json, the measured runs that the page shows: aggregated metrics of public serving runs with predictions
+"""Derives serve/src/measured.json, the measured runs that the page shows: aggregated metrics of public serving runs with predictions
 beside, as `ridgepoint evaluate serving` prints them. It compares; with --write it writes. RIDGEPOINT_DATA names the measurements."""
 
 import json
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE = ROOT / "cli/src/serve/measured.json"
+FILE = ROOT / "serve/src/measured.json"
 ARGUMENTS = ["evaluate", "serving", "$RIDGEPOINT_DATA/serving", "--leave-one-out", "model", "--format", "json"]
 SOURCE = (
     "13 runs of vLLM 0.15.1 on H100 SXM under inference-perf, published by the inference-sim project; predictions by corrections fitted "

@@ -209,7 +209,7 @@ impl Deployment {
     }
 
     /// Reads the fields of this type and records all problems; wrong values count as absent.
-    pub(crate) fn read(keys: &Keys<'_>) -> Self {
+    pub fn read(keys: &Keys<'_>) -> Self {
         let mut deployment = Deployment::default();
         for (key, size) in deployment.sizes() {
             *size = keys.whole(key, 1..=u32::MAX).unwrap_or(*size);

@@ -178,7 +178,7 @@ impl WeightFormat {
     /// Bytes of one weight with its share of the scales.
     ///
     /// ```
-    /// use ridgepoint::internals::dtype::WeightFormat;
+    /// use ridgepoint::dtype::WeightFormat;
     /// assert_eq!(WeightFormat::Mxfp4.bytes_per_weight(), 0.5 + 1.0 / 32.0);
     /// assert_eq!(WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(), 0.5 + 2.0 / 128.0);
     /// ```

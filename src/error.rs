@@ -188,7 +188,7 @@ impl Error {
     }
 
     /// Requests of a batch cannot be; each problem has the index of its request, from 0, and says what is allowed.
-    pub(crate) fn invalid_requests(problems: &[(usize, String)]) -> Self {
+    pub fn invalid_requests(problems: &[(usize, String)]) -> Self {
         let place = problems.first().map(|(index, _)| Location::of(format!("request {index}")));
         let problems = problems.iter().map(|(index, problem)| format!("request {index}: {problem}")).collect();
         Error::new(ErrorKind::InvalidRequest, "", problems, place)

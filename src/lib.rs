@@ -33,9 +33,7 @@
 //! | predicts a step | [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
 //! | asks for delays | [`latency::LatencyModel`] and its implementations, [`latency::HostTimes`] |
 //! | sizes a KV cache | [`kv_capacity::KvCapacity`] |
-//! | replays a load | [`replay::replay`], its configuration, observer and results |
-//! | makes a load | [`workload::Workload`], lists, open and closed loops, load profiles, request files |
-//! | reads a server's file | [`server_config::ServerConfig`] |
+//! | counts the work | [`physics::StepPlan`], and the formula of each operator in [`physics`] |
 //! | handles errors | [`Error`], [`ErrorKind`], [`Location`], [`Result`] |
 //!
 //! # Map
@@ -44,28 +42,25 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`replay`], [`workload`], [`server_config`] | vLLM's scheduler, the load of its clients, the server of an experiment |
-//! | `cold_start` | the time from the start of a server to its first token |
 //! | [`latency`] | the six delays that a serving simulator asks for |
 //! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
-//! | `estimate`, `step_report` | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
-//! | `correction` | overheads and biases of real engines, as coefficients with physical units |
+//! | `estimate`, [`step_report`] | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
+//! | [`correction`] | overheads and biases of real engines, as coefficients with physical units |
 //! | `efficiency` | how close kernels come to the roofline: kernel models, tables, the source of each time |
 //! | [`kv_capacity`] | the KV blocks of a server: the memory equation |
-//! | `physics` | the operators of one rank in a step: FLOPs, bytes and messages, exact |
+//! | [`physics`] | the operators of one rank in a step: FLOPs, bytes and messages, exact |
 //! | [`model`], [`hardware`], `deployment`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a batch |
+//! | [`input`], [`dtype`], [`units`] | readers that name every fault, number formats, factors of units |
+//! | [`unstable`] | what the other packages of the repository use besides; it may change in any release |
 //!
 //! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
 //!
 //! # Features
 //!
-//! | feature | brings | default |
-//! |---|---|---|
-//! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
-//! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | yes |
-//! | `schema` | schemas of everything that is written as JSON, by schemars | |
+//! `schema`: schemas of everything that is written as JSON, by schemars. Off by default.
 //!
-//! A simulator with a scheduler of its own wants `default-features = false`.
+//! Replays, workloads and server files are the package `ridgepoint-replay`, so a simulator with a scheduler of its own needs this package
+//! alone.
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![warn(missing_docs)]
@@ -74,34 +69,25 @@
 #[cfg(test)]
 extern crate self as ridgepoint;
 
-mod cold_start;
+pub mod correction;
+pub mod dtype;
 pub mod hardware;
+pub mod input;
 pub mod kv_capacity;
 pub mod latency;
 pub mod model;
-mod physics;
-#[cfg(feature = "replay")]
-pub mod replay;
-#[cfg(feature = "replay")]
-pub mod server_config;
-#[cfg(feature = "replay")]
-pub mod workload;
+pub mod physics;
+pub mod step_report;
+pub mod units;
+pub mod unstable;
 
-#[doc(hidden)]
-pub mod internals;
-
-mod correction;
 mod deployment;
-mod dtype;
 mod efficiency;
 mod engine;
 mod error;
 mod estimate;
-mod input;
 mod request;
 mod step_model;
-mod step_report;
-mod units;
 
 pub use correction::Correction;
 pub use deployment::{AttentionBackend, CudagraphMode, Deployment, GenerationConfig};
@@ -115,6 +101,10 @@ pub use model::shape::Model;
 pub use physics::OperatorGroup;
 pub use request::{Request, RequestColumns};
 pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
+
+/// The release, and a hash of the models, GPUs, tables and corrections that are built in: equal inputs give equal predictions where
+/// this is equal.
+pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("RIDGEPOINT_DATA_HASH"));
 
 /// Compiles and runs the README's Rust examples with the tests.
 #[cfg(doctest)]

@@ -32,8 +32,8 @@ pub struct Subject<'a> {
 /// A predicted step with what it was made from, to be written as JSON. Times in µs.
 ///
 /// ```
-/// use ridgepoint::internals::correction::CorrectionInfo;
-/// use ridgepoint::internals::step_report::{StepReport, Subject};
+/// use ridgepoint::correction::CorrectionInfo;
+/// use ridgepoint::step_report::{StepReport, Subject};
 /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
 ///
 /// let (model, hardware, deployment) = (Model::find("llama-3.1-8b")?, Hardware::find("h100")?, Deployment::default());

@@ -20,24 +20,21 @@ pub const NS_PER_MS: u64 = 1_000_000;
 pub const NS_PER_US: u64 = 1_000;
 
 /// Whether a value is the zero of its type, which JSON leaves out of some objects.
-pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 /// Nanoseconds of a replay's clock in microseconds.
-#[cfg(feature = "replay")]
 pub fn ns_to_us(ns: u64) -> f64 {
     ns as f64 / NS_PER_US as f64
 }
 
 /// Nanoseconds of a replay's clock in milliseconds.
-#[cfg(feature = "replay")]
 pub fn ns_to_ms(ns: u64) -> f64 {
     ns as f64 / NS_PER_MS as f64
 }
 
 /// Nanoseconds of a replay's clock in seconds.
-#[cfg(feature = "replay")]
 pub fn ns_to_s(ns: u64) -> f64 {
     ns as f64 / NS_PER_S as f64
 }
@@ -46,7 +43,7 @@ pub fn ns_to_s(ns: u64) -> f64 {
 ///
 /// ```
 /// // 989.4 TFLOP at 989.4 TFLOP/s take one second.
-/// assert_eq!(ridgepoint::internals::units::time_us(989.4e12, 989.4e12), 1e6);
+/// assert_eq!(ridgepoint::units::time_us(989.4e12, 989.4e12), 1e6);
 /// ```
 pub fn time_us(work: f64, rate_per_s: f64) -> f64 {
     work / rate_per_s * US_PER_S
@@ -66,7 +63,7 @@ pub(crate) fn smaller(a: f64, b: f64) -> f64 {
 
 /// Converts `u128` to `f64`, with a fast path for values that fit in an `i64`.
 #[inline]
-pub(crate) fn real_wide(sum: u128) -> f64 {
+pub fn real_wide(sum: u128) -> f64 {
     // Inlined, the compiler would merge both conversions into the slow one.
     #[cold]
     #[inline(never)]
@@ -92,7 +89,7 @@ pub(crate) fn ceiling(value: f64) -> f64 {
 
 /// A count below 2⁶³ as a number: one instruction, where an unsigned conversion needs several.
 #[inline]
-pub(crate) fn real(count: u64) -> f64 {
+pub fn real(count: u64) -> f64 {
     count.cast_signed() as f64
 }
 

@@ -1,8 +1,7 @@
 //! The batches that are timed, and what compiled steps are timed against.
 
-use ridgepoint::StepState;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepModel, StepState};
 
 /// A batch as a slice and in columns.
 pub struct Batch {

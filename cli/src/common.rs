@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ridgepoint::internals::efficiency::ENGINES;
+use ridgepoint::unstable::efficiency::ENGINES;
 use ridgepoint::{EfficiencyMode, Engine, Options};
+use ridgepoint_lab::served::engine_of;
 
 use crate::data_dir::refuse_unread_tables;
 use crate::input_paths::Named;
@@ -63,14 +64,6 @@ pub struct PredictionArgs {
     engine_version: Option<String>,
     #[command(flatten)]
     pub correction: CorrectionArg,
-}
-
-/// The engine of a name and a version; vLLM without a version is the default one.
-pub fn engine_of(name: &str, version: Option<&str>) -> Option<Engine> {
-    match (name, version) {
-        ("vllm", None) => Some(Engine::default()),
-        (name, version) => Engine::parse(name, version),
-    }
 }
 
 fn engine_version(text: &str) -> Result<String, &'static str> {

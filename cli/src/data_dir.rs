@@ -2,16 +2,10 @@
 
 use std::path::Path;
 
-use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::FAMILIES;
-use ridgepoint::internals::input::files_in;
+use ridgepoint::input::files_in;
+use ridgepoint_lab::hardware_report::operators;
 
 use crate::outcome::Failure;
-
-/// The operators that have tables.
-pub fn operators() -> [&'static str; FAMILIES.len()] {
-    FAMILIES.map(|family| family.operator)
-}
 
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///
@@ -20,7 +14,7 @@ pub fn operators() -> [&'static str; FAMILIES.len()] {
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     let operators = operators();
     for gpu in folders(&data_dir.join("bench_data")) {
-        let is_gpu = Hardware::find_in(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
+        let is_gpu = ridgepoint_replay::find_hardware(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
         let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));
         let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
         unread.retain(|path| !is_read(path));

@@ -1,14 +1,13 @@
-//! vLLM's engine arguments as flags, with vLLM's names and defaults, and how a deployment reads in a report.
+//! vLLM's engine arguments as flags, with vLLM's names and defaults.
 
 use clap::Args;
-use ridgepoint::internals::hardware::InterconnectKind;
-use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+use ridgepoint::{Deployment, Model, Options, StepModel};
+use ridgepoint_lab::served::{Served, both, fields};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::common::{Common, PredictionArgs, above_zero, at_least_zero};
-use crate::outcome::{Failure, both};
-use crate::text::{count, quantity};
+use crate::outcome::Failure;
 
 const DEPLOYMENT: &str = "Deployment (vLLM's engine arguments)";
 
@@ -103,31 +102,6 @@ pub struct StepModelArgs {
     pub prediction: PredictionArgs,
 }
 
-/// A step model with its inputs.
-pub struct Served {
-    pub model: Model,
-    pub hardware: Hardware,
-    pub deployment: Deployment,
-    pub steps: StepModel,
-}
-
-impl Served {
-    /// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4`: model, GPUs, and the settings that differ from vLLM's
-    /// defaults.
-    pub fn title(&self) -> String {
-        let Served { model, hardware, deployment, .. } = self;
-        let gpus = deployment.num_gpus();
-        let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
-        let linked = hardware.interconnect.map_or(gpus, |link| u64::from(link.num_gpus));
-        let over = match deployment.tensor_parallel_size {
-            1 => String::new(),
-            _ if gpus > linked => format!(", over {} between {linked} of them", link(hardware)),
-            _ => format!(", over {}", link(hardware)),
-        };
-        format!("{} on {number} {}{}{over}", model.name, hardware.display_name, settings(deployment))
-    }
-}
-
 impl StepModelArgs {
     /// Finds the model and the GPU and builds the step model. `operators_only` is that of its options.
     ///
@@ -135,7 +109,8 @@ impl StepModelArgs {
     /// Names that are unknown, files that are at fault, a deployment that does not fit the model.
     pub fn open(&self, common: &Common, operators_only: bool) -> Result<Served, Failure> {
         let data_dir = common.data_dir();
-        let found = both(Model::find_in(data_dir, &self.model), Hardware::find_in(data_dir, &self.hardware));
+        let found =
+            both(Model::find_in(data_dir, &self.model), ridgepoint_replay::find_hardware(data_dir, &self.hardware));
         let (model, hardware) = found?;
         let deployment = deployment(&self.deployment)?;
         let options = Options { operators_only, ..self.prediction.options(common) };
@@ -155,30 +130,4 @@ pub fn given(args: &impl Serialize) -> Map<String, Value> {
 /// Values out of range.
 pub fn deployment(args: &impl Serialize) -> ridgepoint::Result<Deployment> {
     Deployment::try_from(given(args))
-}
-
-/// The fields of a struct of plain values.
-fn fields(of: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(of) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
-/// `, max_num_seqs 64, tensor_parallel_size 4`: the settings that differ from vLLM's defaults.
-pub fn settings(deployment: &Deployment) -> String {
-    let usual = fields(&Deployment::default());
-    let given = fields(deployment).into_iter().filter(|(key, value)| usual.get(key) != Some(value));
-    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    given.map(|(key, value)| format!(", {key} {}", text(value))).collect()
-}
-
-/// `NVLink 450.0 GB/s`: the rate of one direction. Empty without a link.
-pub fn link(hardware: &Hardware) -> String {
-    let Some(link) = hardware.interconnect else { return String::new() };
-    let kind = match link.kind {
-        InterconnectKind::Nvlink => "NVLink",
-        InterconnectKind::Pcie => "PCIe",
-    };
-    format!("{kind} {}", quantity(link.unidirectional_bytes_per_s, "B/s"))
 }

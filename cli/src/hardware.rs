@@ -1,24 +1,15 @@
 //! `ridgepoint hardware`: the list of GPUs, and one GPU in detail with its tables.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use clap::Args;
-use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::correction::builtin_corrections;
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::FAMILIES;
-use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
-use ridgepoint::internals::hardware::{Architecture, HostLinkKind, NetworkKind};
-use ridgepoint::internals::input::files_in;
-use ridgepoint::internals::units::{GIB, si};
-use ridgepoint::{DType, Engine, Error, Hardware};
-use serde::Serialize;
+use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind};
+use ridgepoint::units::{GIB, si};
+use ridgepoint::{DType, Hardware};
+use ridgepoint_lab::hardware_report::{GpuEntry, HardwareReport, detail, operators};
+use ridgepoint_lab::served::link;
 
 use crate::common::Common;
-use crate::data_dir::operators;
-use crate::deployment::link;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
 
@@ -33,89 +24,6 @@ pub struct HardwareArgs {
     series: Option<Vec<String>>,
 }
 
-/// The result of `hardware`.
-#[derive(Serialize)]
-#[serde(untagged)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub enum HardwareReport {
-    /// All GPUs.
-    List {
-        /// By name.
-        hardware: Vec<GpuEntry>,
-    },
-    /// One GPU with its tables.
-    One(Box<GpuEntry>),
-}
-
-/// A GPU as it is listed.
-#[derive(Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct GpuEntry {
-    /// Its figures and their sources.
-    #[serde(flatten)]
-    hardware: Hardware,
-    /// Operators that have an efficiency table of this very GPU.
-    tables: Vec<String>,
-    /// Whether a built-in correction was fitted on steps of this very GPU.
-    correction: bool,
-    /// Names of those corrections.
-    corrections: Vec<String>,
-    /// The tables by operator, of a GPU that is shown alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    table_headers: Option<BTreeMap<String, GpuTable>>,
-    /// Other built-in cards of the same chip.
-    #[serde(skip)]
-    other_cards: Vec<String>,
-    /// Whether the text lists series in place of the GPU's figures.
-    #[serde(skip)]
-    lists_series: bool,
-}
-
-/// The efficiency table of one operator.
-#[derive(Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-struct GpuTable {
-    /// The engine whose kernels were measured; `None` for NCCL's and for a table of the data folder.
-    #[serde(skip)]
-    engine: Option<Engine>,
-    /// Measured rows used, over all series.
-    rows: usize,
-    /// Publishers of the measurements.
-    sources: BTreeSet<String>,
-    /// Command that wrote the table.
-    command: String,
-    /// Series by name: rows, lines, source and the errors of rows left out.
-    series: BTreeMap<String, SeriesHeader>,
-}
-
-impl GpuTable {
-    fn new(engine: Option<Engine>, command: String, series: BTreeMap<String, SeriesHeader>) -> Self {
-        let rows = series.values().map(|series| series.rows).sum();
-        let sources = series.values().map(|series| series.source.clone()).collect();
-        GpuTable { engine, rows, sources, command, series }
-    }
-
-    fn engine(&self) -> String {
-        self.engine.as_ref().map_or_else(|| "-".to_owned(), Engine::to_string)
-    }
-}
-
-/// The tables of a GPU by operator: that of the nearest version of vLLM by its operator, others by their engine as well.
-fn tables_by_name(tables: &Tables) -> ridgepoint::Result<BTreeMap<String, GpuTable>> {
-    let mut by_name = BTreeMap::new();
-    for family in FAMILIES {
-        for (place, (engine, header)) in tables.own_tables(family)?.into_iter().enumerate() {
-            let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
-            let name = match engine.as_ref().filter(|_| place > 0) {
-                Some(engine) => format!("{operator} of {engine}"),
-                None => operator,
-            };
-            by_name.insert(name, GpuTable::new(engine, command, series));
-        }
-    }
-    Ok(by_name)
-}
-
 /// Lists GPUs, or shows one.
 ///
 /// # Errors
@@ -124,98 +32,12 @@ pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareRepor
     let data_dir = common.data_dir();
     Ok(Outcome::of(match &args.name {
         Some(name) => {
-            let mut entry = detail(Hardware::find_in(data_dir, name)?, data_dir)?;
+            let mut entry = detail(ridgepoint_replay::find_hardware(data_dir, name)?, data_dir)?;
             args.series.as_ref().map_or(Ok(()), |texts| entry.choose_series(texts))?;
             HardwareReport::One(Box::new(entry))
         }
         None => HardwareReport::list(data_dir)?,
     }))
-}
-
-impl HardwareReport {
-    /// All GPUs.
-    ///
-    /// # Errors
-    /// A hardware or table file that is malformed.
-    pub fn list(data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
-        let entry = |name: &String| {
-            Ok(GpuEntry { table_headers: None, ..detail(Hardware::find_in(data_dir, name)?, data_dir)? })
-        };
-        let entries = names(data_dir)?.iter().map(entry).collect::<ridgepoint::Result<_>>()?;
-        Ok(HardwareReport::List { hardware: entries })
-    }
-
-    /// One GPU with its tables.
-    ///
-    /// # Errors
-    /// A table file that is malformed.
-    pub fn one(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
-        Ok(HardwareReport::One(Box::new(detail(hardware, data_dir)?)))
-    }
-}
-
-impl GpuEntry {
-    /// Keeps the series that have all these texts in their table, engine, name or source, for a list of them.
-    ///
-    /// # Errors
-    /// Texts that no series has, and a GPU without tables.
-    fn choose_series(&mut self, texts: &[String]) -> ridgepoint::Result<()> {
-        let name = &self.hardware.name;
-        let texts: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
-        let all = self.table_headers.take().unwrap_or_default();
-        let num_series: usize = all.values().map(|of| of.series.len()).sum();
-        let mut chosen = BTreeMap::new();
-        for (table, mut of) in all {
-            let engine = of.engine();
-            of.series.retain(|key, header| {
-                let about = format!("{table} {engine} {key} {}", header.source).to_lowercase();
-                texts.iter().all(|text| about.contains(text.as_str()))
-            });
-            if !of.series.is_empty() {
-                chosen.insert(table, GpuTable::new(of.engine, of.command, of.series));
-            }
-        }
-        if chosen.is_empty() {
-            let (value, reason) = match num_series {
-                0 => (name.clone(), "has no tables of its own".to_owned()),
-                n => {
-                    let way_out = "without a text, --series lists them all";
-                    (texts.join(" "), format!("is in none of the {n} series of {name}: {way_out}"))
-                }
-            };
-            return Err(Error::invalid_argument("--series", value, reason));
-        }
-        (self.table_headers, self.lists_series) = (Some(chosen), true);
-        Ok(())
-    }
-}
-
-/// Names of the built-in GPUs and of those of the data folder.
-///
-/// # Errors
-/// A folder that cannot be read.
-pub fn names(data_dir: Option<&Path>) -> ridgepoint::Result<BTreeSet<String>> {
-    let mut names: BTreeSet<String> = builtin_names().into_iter().map(str::to_owned).collect();
-    for path in files_in(data_dir, "hardware", "toml")? {
-        names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-    }
-    Ok(names)
-}
-
-fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
-    let tables = Tables::new(&hardware, &Engine::default(), data_dir);
-    let table_headers = tables_by_name(&tables)?;
-    let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
-    let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
-    Ok(GpuEntry {
-        tables: table_headers.keys().filter(|name| !name.contains(' ')).cloned().collect(),
-        correction: !corrections.is_empty(),
-        corrections,
-        other_cards: hardware.other_cards()?,
-        hardware,
-        table_headers: Some(table_headers),
-        lists_series: false,
-    })
 }
 
 impl Report for HardwareReport {

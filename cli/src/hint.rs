@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use clap::error::ContextKind;
-use ridgepoint::internals::server_config::NOT_MODELLED;
 use ridgepoint::{Error, ErrorKind};
 use ridgepoint_lab::evaluate::report::Skipped;
+use ridgepoint_replay::server_config::NOT_MODELLED;
 
 /// Folders of the measurements that RIDGEPOINT_DATA points at.
 const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"];

@@ -40,7 +40,7 @@ use common::Common;
 use outcome::print;
 pub use output::remove_unfinished;
 #[cfg(feature = "serve")]
-pub use serve::stop as stop_server;
+pub use ridgepoint_serve::stop as stop_server;
 
 /// Predict how long one step of an LLM serving engine takes
 ///

@@ -81,17 +81,6 @@ impl From<Vec<Error>> for Failure {
     }
 }
 
-/// Both results, or the problems of both.
-///
-/// # Errors
-/// Those of either.
-pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<(A, B), Vec<Error>> {
-    match (a, b) {
-        (Ok(a), Ok(b)) => Ok((a, b)),
-        (a, b) => Err(a.err().into_iter().chain(b.err()).collect()),
-    }
-}
-
 /// Prints the argument parser's report: help to stdout, faults to stderr. Returns the exit code.
 pub fn usage(error: &clap::Error) -> u8 {
     if let Some(answer) = hint::not_modelled(error) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ridgepoint::replay::Observer;
+use ridgepoint_replay::Observer;
 
 /// Work that takes less time than this has no bar.
 const SHORT: Duration = Duration::from_secs(1);

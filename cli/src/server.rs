@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ridgepoint::Options;
 #[cfg(feature = "serve")]
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::server_config::{ServedEngine, ServerConfig};
-use ridgepoint::{Hardware, Model, Options, StepModel};
-use ridgepoint_lab::fit::unlike_the_fitted;
+use ridgepoint::latency::KvTransfers;
+use ridgepoint_lab::served::{Served, both, served};
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::common::at_least_zero;
-use crate::deployment::{DeploymentArgs, Served, deployment, given};
-use crate::outcome::{Failure, both};
+use crate::deployment::{DeploymentArgs, deployment, given};
+use crate::outcome::Failure;
 use crate::output::Outputs;
 
 const SERVER: &str = "Server";
@@ -82,26 +82,6 @@ pub struct ServerArgs {
     /// Order of waiting requests: first come, first served, or lowest priority value first [default: fcfs]
     #[arg(long, value_parser = ["fcfs", "priority"], value_name = "POLICY", help_heading = SCHEDULER)]
     scheduling_policy: Option<String>,
-}
-
-/// Checks a server of this model and GPU, and builds its step model; with remarks.
-///
-/// # Errors
-/// A server that does not fit or cannot run.
-pub fn served(
-    server: ServerConfig,
-    model: Model,
-    hardware: Hardware,
-    options: &Options,
-    notes: &mut Vec<String>,
-) -> ridgepoint::Result<(Served, ServedEngine)> {
-    let engine = server.engine_config(&model, &hardware, &options.engine)?;
-    let deployment = server.deployment;
-    let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
-    notes.extend(steps.notes());
-    notes.extend(engine.notes.iter().cloned());
-    notes.extend(unlike_the_fitted(&steps, &engine.config));
-    Ok((Served { model, hardware, deployment, steps }, engine))
 }
 
 /// A number, or a text that the reader of servers judges.

@@ -11,13 +11,8 @@ def version(one, rows):
     return f"{row['backend']} {row['backend_version'] or 'of unstated version'}"
 
 
-def parallel(row):
-    whole = [f"{name} {float(row[key] or 1):.0f}" for name, key in (("slices", "moe_tp_size"), ("groups", "moe_ep_size"))]
-    return f"TP {float(row['tp_size']):.0f}: experts in {', '.join(whole)}"
-
-
 def closed_loop_table(reports, group, classes=False, of=lambda one: True):
-    """Errors of TPOT and TTFT by group, beside each other for each report."""
+    """Errors of TPOT and TTFT by group, with the columns of each report."""
     groups = {}
     for name, report in reports.items():
         for one in filter(of, report["experiments"]):
@@ -56,10 +51,23 @@ def closed_loop_versions(reports):
     return closed_loop_table(both_closed_loops(reports), lambda one: version(one, rows))
 
 
-def closed_loop_parallel(reports):
-    rows = closed_loop_rows(reports)
-    of = lambda one: one["model"] == "minimax-m2.5"  # noqa: E731
-    return closed_loop_table(both_closed_loops(reports), lambda one: parallel(rows[one["name"]]), of=of)
+def closed_loops(reports):
+    """Errors with the correction by GPU and engine."""
+    lines = []
+    for gpu in CLOSED_LOOPS:
+        by_engine = {} if gpu == "gb200" else {"vllm": closed_loop(reports, "global", "vllm", gpu=gpu)["experiments"]}
+        for one in closed_loop(reports, "global", "trtllm", "sglang", gpu=gpu)["experiments"]:
+            by_engine.setdefault(one["backend_version"].split()[0], []).append(one)
+        for engine, members in sorted(by_engine.items(), reverse=True):
+            cells = [f"{gpu}, {engine}", str(len(members))]
+            for figure in ("tpot_mean", "ttft_mean"):
+                found = [row for one in members if (row := metric(one, figure))]
+                cells.append(pct(median(row["ape_pct"] for row in found)))
+                cells.append(pct(median(row["error_pct"] for row in found), signed=True))
+                cells.append(pct(100 * sum(map(is_covered, found)) / len(found)))
+            lines.append(cells)
+    figures = [cell for name in ("TPOT", "TTFT") for cell in (f"{name}: median %", "bias %", "covered %")]
+    return table(["GPU, engine", "rows", *figures], lines)
 
 
 def closed_loop_others(reports):
@@ -135,9 +143,9 @@ def median_slope(lines):
 
 
 TABLES = {
+    "closed-loops": closed_loops,
     "closed-loop-models": closed_loop_models,
     "closed-loop-versions": closed_loop_versions,
-    "closed-loop-parallel": closed_loop_parallel,
     "closed-loop-others": closed_loop_others,
     "closed-loop-b200": closed_loop_b200,
     "closed-loop-shapes": closed_loop_shapes,

@@ -3,7 +3,7 @@
 import re
 
 from .markdown import pct
-from .reports import example, left_out
+from .reports import closed_loop, example, left_out
 
 
 def example_ms(key):
@@ -12,6 +12,11 @@ def example_ms(key):
 
 def black_box_pct(name, key):
     return lambda reports: pct(left_out(reports)["baselines"]["black_box"][name][key])
+
+
+def closed_loops_of(*models):
+    """The closed loops of vLLM on H100 that have these models."""
+    return lambda reports: str(sum(one["model"] in models for one in closed_loop(reports, "global", "vllm")["experiments"]))
 
 
 def kv_error_pct(of_scout):
@@ -50,6 +55,10 @@ NUMBERS = {
     "black-box-e2e-median": black_box_pct("e2e_mean", "median_ape_pct"),
     "real-before": real_pct(),
     "real-after": real_pct("--correction", "target/figures/vllm_cpu.toml"),
+    "loops-16-bit": closed_loops_of("qwen3-32b"),
+    "loops-fp8": closed_loops_of("llama-3.1-70b-fp8", "qwen3-32b-fp8"),
+    "loops-minimax": closed_loops_of("minimax-m2.5"),
+    "loops-gpt-oss": closed_loops_of("gpt-oss-120b"),
     "kv-dense": kv_error_pct(of_scout=False),
     "kv-scout": kv_error_pct(of_scout=True),
     "black-box-e2e-mean": black_box_pct("e2e_mean", "mean_ape_pct"),

@@ -2,19 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ridgepoint::internals::cold_start::{FittedRates, RateName, Rates};
-use ridgepoint::internals::efficiency::family::{FAMILIES, KernelFamily};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Table;
-use ridgepoint::internals::input::{FileKind, Input};
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::workload::{Prompts, StageLoad};
-use ridgepoint::latency::LatencyModel;
-use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::Workload;
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::{Format, RequestFile};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint::latency::{FittedBlackBox, LatencyModel};
+use ridgepoint::unstable::efficiency::family::{FAMILIES, KernelFamily};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::Table;
 use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_replay::cold_start::{FittedRates, RateName, Rates};
+use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::requests::{Format, RequestFile};
+use ridgepoint_replay::workload::{Prompts, StageLoad, Workload};
 
 use crate::sane::{self, H100, LLAMA};
 
@@ -54,7 +52,7 @@ pub fn deployment(bytes: &[u8]) {
 /// A GPU in TOML, or figures of GPUs in JSON.
 pub fn hardware(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let of_json = |gpu| Hardware::from_figures_json(None, "fuzzed.json", &text, gpu);
+    let of_json = |gpu| ridgepoint_replay::hardware_from_json(None, "fuzzed.json", &text, gpu);
     let read = [Hardware::from_toml_str("fuzzed", "fuzzed.toml", &text), of_json(None), of_json(Some("H100"))];
     for hardware in read.into_iter().flatten() {
         sane::predict(&LLAMA, &hardware, &Deployment::tensor_parallel(2));

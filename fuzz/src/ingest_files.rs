@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use ridgepoint::internals::cold_start::{FittedRates, Rates, Storage};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
 use ridgepoint_lab::cold_start::{compare, read_start_logs};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, judge_capture, read_capture};
@@ -13,6 +11,8 @@ use ridgepoint_lab::evaluate::steps::reconstruct;
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, StepTrace, Tables, request_table, step_table, token_table};
+use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::cold_start::{FittedRates, Rates, Storage};
 
 use crate::sane::{H100, LLAMA, finite, ideal};
 use crate::scratch;

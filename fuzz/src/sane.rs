@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Largest relative difference of sums of the same numbers in another order.
 pub const REL_SUMMATION_ORDER: f64 = 1e-9;

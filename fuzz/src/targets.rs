@@ -1,6 +1,6 @@
 //! The registry of targets.
 
-use ridgepoint::internals::input::FileKind;
+use ridgepoint::input::FileKind;
 
 use crate::{command, core_files, ingest_files, lab_files, laws, streams, whole_runs};
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use ridgepoint::Correction;
-use ridgepoint::internals::correction::Level;
-use ridgepoint::internals::latency::FittedBlackBox;
+use ridgepoint::correction::Level;
+use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::evaluate::experiment::Experiment;
 use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::read::{StepData, read_runs};

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::FileKind;
+use ridgepoint::input::FileKind;
 use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};
 use ridgepoint_fuzz::{find, of_kind, targets};
 use ridgepoint_lab::ingest::formats::FORMATS;
@@ -44,10 +44,12 @@ fn every_kind_of_file_and_every_format_of_traces_has_a_target() {
 #[test]
 fn files_are_opened_by_the_one_reader() {
     // The reader; and the writer, which looks at what it would replace.
-    const MAY: [&str; 3] = ["src/input/reader.rs", "cli/src/output/file.rs", "cli/src/output/kind.rs"];
+    const MAY: [&str; 4] =
+        ["src/input/reader.rs", "replay/src/input/gzip.rs", "cli/src/output/file.rs", "cli/src/output/kind.rs"];
     const OPENS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let (mut folders, mut found) = (["src", "lab/src", "cli/src"].map(|name| root.join(name)).to_vec(), Vec::new());
+    let (mut folders, mut found) =
+        (["src", "replay/src", "lab/src", "cli/src"].map(|name| root.join(name)).to_vec(), Vec::new());
     while let Some(folder) = folders.pop() {
         for path in paths(&folder).unwrap() {
             if path.is_dir() {

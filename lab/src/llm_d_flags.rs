@@ -1,8 +1,8 @@
 //! The latency flags of llm-d-inference-sim that come nearest to a latency model or to a capture.
 
-use ridgepoint::internals::correction::Scatter;
-use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::correction::Scatter;
 use ridgepoint::latency::LatencyModel;
+use ridgepoint::units::US_PER_MS;
 use ridgepoint::{Error, Request, Result};
 use serde::Serialize;
 

@@ -9,7 +9,7 @@ use nalgebra::{DMatrix, DVector};
 use serde::Serialize;
 
 use crate::huber;
-use ridgepoint::internals::error::cut;
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{Error, Result};
 
 /// A promise of less than this share of the cost may be lost in the rounding of a sum over many rows.

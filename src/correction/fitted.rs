@@ -156,7 +156,7 @@ impl Correction {
 /// Factor between a prediction and the ends of its 90 % interval, from independent log-normal relative standard deviations.
 ///
 /// ```
-/// use ridgepoint::internals::correction::interval_factor;
+/// use ridgepoint::correction::interval_factor;
 /// assert!((interval_factor(&[0.03, 0.04]) - (1.645 * 0.05f64).exp()).abs() < 1e-12);
 /// ```
 pub fn interval_factor(relative_sds: &[f64]) -> f64 {

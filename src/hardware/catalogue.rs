@@ -6,11 +6,10 @@ use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
 
-use super::figures_json;
 use super::parse::lookup_key;
 use super::spec::Hardware;
 use crate::error::{Error, Result, each_once};
-use crate::input::{FileKind, embedded, files_in, near_matches, read_text};
+use crate::input::{embedded, files_in, near_matches};
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
 
@@ -37,10 +36,6 @@ impl Hardware {
     /// Finds a GPU by path, name or alias. An existing file, or any path that ends in `.toml`, is read. Names and aliases
     /// ignore case, separators and a leading `NVIDIA`.
     ///
-    /// A path that ends in `.json` is a JSON of GPUs by name, each with at most four figures: `memory_bandwidth_gb_s`,
-    /// `compute_tflops_fp16` (dense, also that of bf16), `memory_gb` and `sm_count`. They go over those of the GPU of that name.
-    /// `FILE.json#NAME` chooses one of several.
-    ///
     /// ```
     /// use ridgepoint::Hardware;
     /// assert_eq!(Hardware::find("A100-40GB")?.name, "a100_sxm_40gb");
@@ -60,16 +55,7 @@ impl Hardware {
     /// Those of [`Hardware::find`]. Also any fault of a file in `data_dir`, because that file may be the requested one.
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Hardware> {
         let path = Path::new(name_or_path);
-        let ends_in = |path: &Path, ending: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
-        let (json, gpu) = match name_or_path.rsplit_once('#').filter(|_| !path.is_file()) {
-            Some((file, gpu)) => (Path::new(file), Some(gpu)),
-            None => (path, None),
-        };
-        if ends_in(json, "json") {
-            let text = read_text(FileKind::Hardware, json)?;
-            return Hardware::from_figures_json(data_dir, &json.display().to_string(), &text, gpu);
-        }
-        if ends_in(path, "toml") || path.is_file() {
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) || path.is_file() {
             return Ok(Hardware::load(path)?.beside(builtin()?));
         }
         Hardware::named_in(data_dir, name_or_path)
@@ -112,20 +98,6 @@ impl Hardware {
     /// A built-in file that is malformed.
     pub fn other_cards(&self) -> Result<Vec<String>> {
         Ok(siblings(self, builtin()?.iter()).into_iter().map(str::to_owned).collect())
-    }
-
-    /// Parses a JSON of GPUs as [`Hardware::find`] describes it, and returns the GPU `wanted`, or the only one.
-    ///
-    /// # Errors
-    /// `ErrorKind::Parse` for text that is not JSON. `ErrorKind::Invalid` for several GPUs without a choice, a choice that the text
-    /// lacks, a GPU that is not known by its name, and figures of no chip. Also any fault of a file in `data_dir`.
-    pub fn from_figures_json(
-        data_dir: Option<&Path>,
-        origin: &str,
-        text: &str,
-        wanted: Option<&str>,
-    ) -> Result<Hardware> {
-        figures_json::read(origin, text, wanted, |name| Hardware::named_in(data_dir, name))
     }
 }
 

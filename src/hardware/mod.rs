@@ -16,7 +16,6 @@
 //!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
 //! - `architecture = "cpu"` describes a CPU: `sm_count` is its cores, `hbm_…` its memory, `l2_bytes` its last-level cache, and
 //!   `[interconnect]` may be left out.
-//! - A JSON of the four figures that papers print of a GPU goes over the GPU of that name (`figures_json`).
 //! - `retrieved` is the month in which a person entered the figures. Tests check them against each other (units × rate ×
 //!   clock).
 //!
@@ -30,10 +29,12 @@
 
 mod builtin_mismatch;
 mod catalogue;
-mod figures_json;
 mod parse;
-mod plausible;
+pub(crate) mod plausible;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub(crate) use spec::{Architecture, Hardware, HostLink, Interconnect, InterconnectKind, NetworkKind, SERVER_GPUS};
+pub use spec::{
+    Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
+};
+pub(crate) use spec::{Hardware, SERVER_GPUS};

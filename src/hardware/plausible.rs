@@ -23,7 +23,7 @@ const FIGURES: [(&str, f64, f64, &str); 8] = [
 /// End of the keys of peaks and sustained rates, which have the same limits in every format.
 const ANY_FORMAT: &str = "_dense_flop_per_s";
 /// Most streaming multiprocessors; the largest chip of `hardware/*.toml` has 188.
-pub(super) const MAX_SMS: u32 = 10_000;
+pub const MAX_SMS: u32 = 10_000;
 /// By how much `allow_unusual_figures` widens each limit. Every time that follows from such figures is still finite.
 const UNUSUAL: f64 = 1e6;
 /// Prefixes of units and their powers of ten.
@@ -35,7 +35,7 @@ const MAX_FP8_TO_BF16: f64 = 4.0;
 const ROUNDING: f64 = 0.1;
 
 /// Returns the least value, the greatest value and the unit of a figure.
-pub(super) fn limits(key: &str) -> (f64, f64, &'static str) {
+pub fn limits(key: &str) -> (f64, f64, &'static str) {
     let is_of_key = |known: &str| known == key || (known == ANY_FORMAT && key.ends_with(ANY_FORMAT));
     let found = FIGURES.into_iter().find(|(known, ..)| is_of_key(known));
     found.map_or((f64::MIN_POSITIVE, f64::MAX, ""), |(_, min, max, unit)| (min, max, unit))
@@ -102,7 +102,7 @@ fn flop_per_sm_and_clock(architecture: Architecture) -> f64 {
 }
 
 /// Checks the bf16 peak, which is in `key`, against the units that reach it.
-pub(super) fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, way_out: &str) {
+pub fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, way_out: &str) {
     let units = f64::from(hardware.sm_count) * flop_per_sm_and_clock(hardware.architecture) * hardware.boost_clock_hz;
     let peak = hardware.peaks_dense_flop_per_s.get(&DType::Bfloat16);
     if peak.is_some_and(|peak| *peak > units * (1.0 + ROUNDING)) {

@@ -112,12 +112,6 @@ impl FileKind {
     pub fn is_binary(self) -> bool {
         matches!(self, FileKind::KernelParquet | FileKind::KvEventDump)
     }
-
-    /// Returns whether such a file may be compressed by gzip, as captures and reports often are.
-    #[cfg(feature = "replay")]
-    pub fn may_be_gzip(self) -> bool {
-        matches!(self, FileKind::Trace | FileKind::Requests | FileKind::KvEventDump)
-    }
 }
 
 #[cfg(test)]

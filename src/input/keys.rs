@@ -297,7 +297,7 @@ fn aliases_of<'k>(aliases: &'static [(&'static str, &'static str)], key: &'k str
 }
 
 /// States the other names of a key, if it has any.
-pub(super) fn other_names(aliases: &'static [(&'static str, &'static str)], key: &str) -> String {
+pub fn other_names(aliases: &'static [(&'static str, &'static str)], key: &str) -> String {
     let names: Vec<&str> = aliases_of(aliases, key).collect();
     if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) }
 }
@@ -317,7 +317,6 @@ fn whole(value: &Value) -> Option<u64> {
 }
 
 /// Parses a whole number, which may be written as `16.0`.
-#[cfg(feature = "replay")]
 pub fn whole_text(text: &str) -> Option<u64> {
     let text = text.trim();
     text.parse().ok().or_else(|| whole_float(text.parse().ok()?))

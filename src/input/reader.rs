@@ -7,13 +7,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::file_kind::{FileKind, Limit};
-use super::head::not_text;
+use super::not_text::not_text;
 use crate::error::{Error, Result};
 
 /// Bytes from which the format of a file is detected.
 const HEAD_BYTES: u64 = 256 << 10;
-#[cfg(feature = "replay")]
-const GZIP: &[u8] = b"\x1f\x8b";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A unit of a file that is read record by record.
@@ -66,11 +64,6 @@ impl<'a> Input<'a> {
         let origin = origin.into();
         let mut rest: Box<dyn Read + 'a> = Box::new(rest);
         let mut head = read_head(&origin, &mut rest)?;
-        #[cfg(feature = "replay")]
-        if kind.may_be_gzip() && head.starts_with(GZIP) {
-            rest = Box::new(flate2::read::MultiGzDecoder::new(Cursor::new(head).chain(rest)));
-            head = read_head(&origin, &mut rest)?;
-        }
         if let Some(problem) = not_text(&head).filter(|_| !kind.is_binary()) {
             return Err(Error::parse(origin, format!("{problem}; expected a {}", kind.name())));
         }
@@ -264,27 +257,11 @@ mod tests {
             (b"\xff\xfe{\0}\0", "is UTF-16 text: save it as UTF-8"),
             (b"{\0}\0", "holds zero bytes"),
         ] {
-            let takes = |kind: FileKind| kind.is_binary() || (kind.may_be_gzip() && start.starts_with(GZIP));
-            for kind in FileKind::all().filter(|kind| !takes(*kind)) {
+            for kind in FileKind::all().filter(|kind| !kind.is_binary()) {
                 let message = message(Input::new(kind, "f", start));
                 assert!(message.starts_with(&format!("f: {expected}")) && message.contains(kind.name()), "{message}");
             }
         }
-    }
-
-    #[test]
-    fn captures_may_be_gzip() {
-        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        io::Write::write_all(&mut packed, b"\xef\xbb\xbf{\"meta\": {}}\n").unwrap();
-        let packed = packed.finish().unwrap();
-        for kind in FileKind::all().filter(|kind| kind.may_be_gzip()) {
-            let input = Input::new(kind, "f.gz", packed.as_slice()).unwrap();
-            assert_eq!(input.head(), b"{\"meta\": {}}\n");
-            assert_eq!(input.text().unwrap(), "{\"meta\": {}}\n");
-        }
-        let cut = Input::new(FileKind::Trace, "f.gz", &packed[..packed.len() - 4]).unwrap();
-        assert!(cut.head().starts_with(b"{"), "the complete part counts for the format");
-        assert!(message(cut.text()).contains("f.gz"));
     }
 
     #[test]

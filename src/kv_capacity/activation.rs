@@ -41,7 +41,7 @@ const LATENT_CONTEXT_TOKENS: u64 = 65_536;
 ///
 /// ```
 /// use ridgepoint::{Deployment, Model};
-/// use ridgepoint::internals::kv_capacity::forward_bytes;
+/// use ridgepoint::kv_capacity::forward_bytes;
 /// let deployment = Deployment { max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let llama = Model::find("llama-2-7b")?;
 /// assert_eq!(forward_bytes(&llama, &deployment, 4096), 2048.0 * (2.0 * 4096.0 + 3.0 * 11_008.0) * 2.0);
@@ -89,7 +89,7 @@ fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
 ///
 /// ```
 /// use ridgepoint::{Deployment, Engine, Model};
-/// use ridgepoint::internals::kv_capacity::sampling_bytes;
+/// use ridgepoint::kv_capacity::sampling_bytes;
 /// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let llama = Model::find("llama-2-7b")?;
 /// let bytes = |version| sampling_bytes(&llama, &deployment, &Engine::parse("vllm", Some(version)).expect("a version"));

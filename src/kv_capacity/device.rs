@@ -19,8 +19,8 @@ pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
 ///
 /// ```
 /// use ridgepoint::Hardware;
-/// use ridgepoint::internals::kv_capacity::device_memory_bytes;
-/// use ridgepoint::internals::units::GIB;
+/// use ridgepoint::kv_capacity::device_memory_bytes;
+/// use ridgepoint::units::GIB;
 /// assert_eq!(device_memory_bytes(&Hardware::find("h100")?), 79.2 * GIB);
 /// assert_eq!(device_memory_bytes(&Hardware::find("l40s")?), 45.0 * GIB * 0.99);
 /// # Ok::<(), ridgepoint::Error>(())

@@ -2,15 +2,15 @@
 //! else is fitted. Uses `physics`, `model`, `hardware`, `deployment`.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-pub(crate) mod activation;
-pub(crate) mod device;
+mod activation;
+mod device;
 mod remedy;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use activation::{forward_bytes, sampling_bytes};
-pub(crate) use device::{OVERHEAD_BYTES, device_memory_bytes};
+pub use activation::{forward_bytes, sampling_bytes};
+pub use device::{OVERHEAD_BYTES, device_memory_bytes};
 
 use std::collections::BTreeSet;
 use std::fmt;

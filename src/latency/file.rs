@@ -53,7 +53,7 @@ impl FittedBlackBox {
     /// Those of [`FittedBlackBox::load`], except `ErrorKind::Io`.
     ///
     /// ```
-    /// use ridgepoint::internals::latency::FittedBlackBox;
+    /// use ridgepoint::latency::FittedBlackBox;
     /// let text = "method = 'ridge'\ndata = 'a'\nmodel = 'b'\nhardware = 'c'\ntensor_parallel_size = 1\nrows = 9\n\
     ///     [black_box]\nbeta0_us = 5000.0\nbeta1_us = -3.0";
     /// let error = FittedBlackBox::from_toml_str("line.toml", text).unwrap_err();

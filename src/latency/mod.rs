@@ -2,14 +2,16 @@
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;
-pub(crate) mod changed_steps;
-pub(crate) mod file;
-pub(crate) mod kv_transfer;
+mod changed_steps;
+mod file;
+mod kv_transfer;
 mod roofline;
 
-pub use crate::correction::HostTimes;
+pub use crate::correction::{HostTimes, Queues};
 pub use black_box::{BlackBox, FixedLatency};
-pub use kv_transfer::{KvTransfers, TransferDirection};
+pub use changed_steps::ChangedSteps;
+pub use file::FittedBlackBox;
+pub use kv_transfer::{KvTransfers, TransferDirection, TransferLink};
 pub use roofline::CalibratedRoofline;
 
 use crate::model::{OwnSampling, SamplerWork};
@@ -102,6 +104,7 @@ pub trait LatencyModel: Send + Sync {
     }
 }
 
-pub(crate) fn non_negative(us: f64) -> f64 {
+/// Returns a time as it is, or 0 for one that is negative or not finite.
+pub fn non_negative(us: f64) -> f64 {
     if us.is_finite() { us.max(0.0) } else { 0.0 }
 }

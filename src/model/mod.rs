@@ -2,7 +2,7 @@
 //! works on. Uses `dtype`, `error`, `input`.
 
 mod attention;
-pub(crate) mod builtin;
+mod builtin;
 mod config;
 mod context_length;
 mod family;
@@ -22,9 +22,10 @@ mod unsupported;
 mod weight_variant;
 mod window;
 
-pub use builtin::builtin_names;
+pub use builtin::{BuiltinModel, builtin_models, builtin_names};
 pub use own_sampling::{OwnSampling, SamplerWork};
 pub use sampling::SamplingParams;
-pub(crate) use shape::{
-    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
+pub(crate) use shape::Model;
+pub use shape::{
+    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
 };

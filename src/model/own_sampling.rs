@@ -24,7 +24,7 @@ impl SamplerWork {
     const TOP_K: SamplerWork = SamplerWork(8);
     const PENALTIES: SamplerWork = SamplerWork(16);
     /// Number of different works.
-    pub(crate) const COUNT: usize = 32;
+    pub const COUNT: usize = 32;
 
     fn needs(self, other: SamplerWork) -> bool {
         self.0 & other.0 != 0
@@ -56,7 +56,7 @@ impl SamplerWork {
     }
 
     /// Number of the work, below [`COUNT`](Self::COUNT).
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         usize::from(self.0) % SamplerWork::COUNT
     }
 
@@ -102,7 +102,7 @@ pub struct OwnSampling {
 
 impl OwnSampling {
     /// Penalties that a request can set and `generation_config.json` cannot.
-    pub(crate) const PENALTIES: [&str; 2] = ["presence_penalty", "frequency_penalty"];
+    pub const PENALTIES: [&str; 2] = ["presence_penalty", "frequency_penalty"];
 
     /// Reads the parameters of a request, under vLLM's names.
     #[doc(hidden)]
@@ -115,10 +115,10 @@ impl OwnSampling {
     ///
     /// # Source
     /// vLLM, `SamplingParams._verify_args` (`vllm/sampling_params.py`).
-    pub(crate) const PENALTY_RANGE: NumberRange = NumberRange::between(-2.0, 2.0, "");
+    pub const PENALTY_RANGE: NumberRange = NumberRange::between(-2.0, 2.0, "");
 
     /// Adds presence and frequency penalties; one other than 0 penalises, whatever the repetition penalty.
-    pub(crate) fn with_penalties(mut self, penalties: [Option<f64>; 2]) -> Self {
+    pub fn with_penalties(mut self, penalties: [Option<f64>; 2]) -> Self {
         if penalties.into_iter().flatten().any(|penalty| penalty != 0.0) {
             self.decide(Some(true), SamplerWork::PENALTIES, SamplerWork::PENALTIES);
         }

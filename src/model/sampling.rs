@@ -36,10 +36,10 @@ pub struct SamplingParams {
 }
 
 /// Values of `top_k`, in words.
-pub(crate) const TOP_K: &str = "a whole number of at least 1, or 0 or -1 for no limit";
+pub const TOP_K: &str = "a whole number of at least 1, or 0 or -1 for no limit";
 
 /// Whether vLLM takes it for a `top_k`.
-pub(crate) fn is_top_k(k: i64) -> bool {
+pub fn is_top_k(k: i64) -> bool {
     k >= -1
 }
 
@@ -129,7 +129,7 @@ impl SamplingParams {
     ///
     /// # Errors
     /// Those of `number` and `top_k`.
-    pub(crate) fn read_each<E>(
+    pub fn read_each<E>(
         number: impl Fn(&'static str, NumberRange) -> Result<Option<f64>, E>,
         top_k: impl FnOnce() -> Result<Option<i64>, E>,
     ) -> Result<Self, E> {

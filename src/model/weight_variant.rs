@@ -50,7 +50,7 @@ impl Model {
     }
 
     /// [`Model::find_variant`] among the models that `find` finds.
-    pub(crate) fn variant_by(
+    pub fn variant_by(
         find: impl Fn(Option<&Path>, &str) -> Result<Model>,
         data_dir: Option<&Path>,
         name_or_path: &str,

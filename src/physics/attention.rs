@@ -53,9 +53,9 @@ impl HeadShape {
     ///
     /// ```
     /// use ridgepoint::DType;
-    /// use ridgepoint::internals::model::Window;
-    /// use ridgepoint::internals::physics::AttentionHeads;
-    /// use ridgepoint::internals::physics::attention::HeadShape;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::AttentionHeads;
+    /// use ridgepoint::physics::attention::HeadShape;
     /// let heads = AttentionHeads {
     ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
     ///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: false,
@@ -78,9 +78,9 @@ impl HeadShape {
     ///
     /// ```
     /// use ridgepoint::DType;
-    /// use ridgepoint::internals::model::Window;
-    /// use ridgepoint::internals::physics::AttentionHeads;
-    /// use ridgepoint::internals::physics::attention::HeadShape;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::AttentionHeads;
+    /// use ridgepoint::physics::attention::HeadShape;
     /// let heads = AttentionHeads {
     ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
     ///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
@@ -129,9 +129,9 @@ impl Shape for AttentionShape {
 ///
 /// ```
 /// use ridgepoint::DType;
-/// use ridgepoint::internals::model::Window;
-/// use ridgepoint::internals::physics::AttentionHeads;
-/// use ridgepoint::internals::physics::attention::kv_bytes_per_token;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::AttentionHeads;
+/// use ridgepoint::physics::attention::kv_bytes_per_token;
 /// let latent = AttentionHeads {
 ///     num_heads: 128, num_kv_heads: 1, head_dim: 576, v_head_dim: 512,
 ///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: true,

@@ -53,8 +53,8 @@ impl BatchSums {
     ///
     /// ```
     /// use ridgepoint::Request;
-    /// use ridgepoint::internals::model::Window;
-    /// use ridgepoint::internals::physics::BatchSums;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::BatchSums;
     /// let batch = [Request::decode(99), Request::prefill(10, 0)];
     /// let sums = BatchSums::new(&batch, &[Window::Full], 4096)?;
     /// assert_eq!((sums.num_tokens, sums.num_decodes, sums.num_prefills), (11, 1, 1));

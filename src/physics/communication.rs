@@ -12,7 +12,7 @@ use super::work::{Shape, Work};
 /// as a lower efficiency.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::communication::all_reduce_sent_bytes(1000.0, 4.0), 1500.0);
+/// assert_eq!(ridgepoint::physics::communication::all_reduce_sent_bytes(1000.0, 4.0), 1500.0);
 /// ```
 pub fn all_reduce_sent_bytes(message_bytes: f64, num_gpus: f64) -> f64 {
     2.0 * (num_gpus - 1.0) / num_gpus * message_bytes
@@ -76,7 +76,7 @@ impl RankGroup {
     /// Ranks of a group that consecutive `linked` GPUs hold.
     ///
     /// ```
-    /// use ridgepoint::internals::physics::communication::RankGroup;
+    /// use ridgepoint::physics::communication::RankGroup;
     /// let replicas = RankGroup { num_ranks: 4, stride: 2 };
     /// assert_eq!([72, 8, 4, 1].map(|linked| replicas.linked_ranks(linked)), [4, 4, 2, 1]);
     /// ```
@@ -110,8 +110,8 @@ impl Shape for ExchangeShape {
     /// NVIDIA, nccl-tests (`doc/PERFORMANCE.md`): the bus bandwidth of each collective.
     ///
     /// ```
-    /// use ridgepoint::internals::physics::Shape;
-    /// use ridgepoint::internals::physics::communication::{Collective, ExchangeShape};
+    /// use ridgepoint::physics::Shape;
+    /// use ridgepoint::physics::communication::{Collective, ExchangeShape};
     /// let work = |collective| ExchangeShape { collective, message_bytes: 800.0, gpus: 4.0 }.work().bytes;
     /// assert_eq!((work(Collective::AllGather), work(Collective::AllReduce)), (600.0, 1200.0));
     /// ```
@@ -125,7 +125,7 @@ impl Shape for ExchangeShape {
 /// Bytes of the whole message of which each rank sends all but its own part.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::communication::exchanged_message_bytes(600.0, 4.0), 800.0);
+/// assert_eq!(ridgepoint::physics::communication::exchanged_message_bytes(600.0, 4.0), 800.0);
 /// ```
 pub fn exchanged_message_bytes(sent_bytes: f64, num_gpus: f64) -> f64 {
     sent_bytes * num_gpus / (num_gpus - 1.0).max(1.0)
@@ -137,7 +137,7 @@ pub fn exchanged_message_bytes(sent_bytes: f64, num_gpus: f64) -> f64 {
 /// `(n − 1) · part`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::communication::all_gather_sent_bytes(1000.0, 4), 3000.0);
+/// assert_eq!(ridgepoint::physics::communication::all_gather_sent_bytes(1000.0, 4), 3000.0);
 /// ```
 pub fn all_gather_sent_bytes(part_bytes: f64, num_gpus: u64) -> f64 {
     (num_gpus.max(1) - 1) as f64 * part_bytes
@@ -153,7 +153,7 @@ pub fn all_gather_sent_bytes(part_bytes: f64, num_gpus: u64) -> f64 {
 /// vLLM, `IntermediateTensors` (`hidden_states`, `residual`) and `send_tensor_dict` with `all_gather_group`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::communication::hand_over_bytes_per_token(4096, 2.0, 2), 8192.0);
+/// assert_eq!(ridgepoint::physics::communication::hand_over_bytes_per_token(4096, 2.0, 2), 8192.0);
 /// ```
 pub fn hand_over_bytes_per_token(hidden_size: u64, activation_bytes: f64, tensor_parallel_size: u64) -> f64 {
     2.0 * hidden_size as f64 * activation_bytes / tensor_parallel_size.max(1) as f64

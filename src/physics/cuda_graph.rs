@@ -79,7 +79,7 @@ impl CudaGraphs {
     ///
     /// ```
     /// use ridgepoint::Deployment;
-    /// use ridgepoint::internals::physics::CudaGraphs;
+    /// use ridgepoint::physics::CudaGraphs;
     /// let graphs = CudaGraphs::new(&Deployment::default(), true);
     /// assert_eq!(graphs.padded_tokens(3), Some(4));
     /// assert_eq!(graphs.padded_tokens(249), Some(256));

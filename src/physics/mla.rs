@@ -16,7 +16,7 @@ use super::ranks::Ranks;
 /// Width of the cache per token: the latent and the shared rotary key.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::mla::latent_width(512, 64), 576);
+/// assert_eq!(ridgepoint::physics::mla::latent_width(512, 64), 576);
 /// ```
 pub fn latent_width(kv_lora_rank: u64, qk_rope_head_dim: u64) -> u64 {
     kv_lora_rank + qk_rope_head_dim
@@ -28,7 +28,7 @@ pub fn latent_width(kv_lora_rank: u64, qk_rope_head_dim: u64) -> u64 {
 /// `(h·e_nope + e_rope + h·(e_nope + e_rope))·b_activation`: both parts read, the whole written.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::mla::key_join_bytes(2, 4, 2, 2.0), (8.0 + 2.0 + 12.0) * 2.0);
+/// assert_eq!(ridgepoint::physics::mla::key_join_bytes(2, 4, 2, 2.0), (8.0 + 2.0 + 12.0) * 2.0);
 /// ```
 pub fn key_join_bytes(num_heads: u64, qk_nope_head_dim: u64, qk_rope_head_dim: u64, activation_bytes: f64) -> f64 {
     let read = num_heads * qk_nope_head_dim + qk_rope_head_dim;

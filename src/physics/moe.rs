@@ -18,7 +18,7 @@ use super::work::{Shape, Work};
 /// Each token misses an expert with probability `1 − k/E`, if tokens are independent and routing is uniform.
 ///
 /// ```
-/// use ridgepoint::internals::physics::moe::expected_active_experts;
+/// use ridgepoint::physics::moe::expected_active_experts;
 /// assert_eq!(expected_active_experts(8.0, 2.0, 1.0), 2.0);
 /// assert_eq!(expected_active_experts(8.0, 2.0, 2.0), 3.5);
 /// ```
@@ -36,7 +36,7 @@ pub fn expected_active_experts(num_experts: f64, top_k: f64, num_tokens: f64) ->
 /// vLLM, `determine_expert_map` (`fused_moe/layer.py`).
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::moe::local_experts(60, 8), 8);
+/// assert_eq!(ridgepoint::physics::moe::local_experts(60, 8), 8);
 /// ```
 pub fn local_experts(num_experts: u64, ranks: u64) -> u64 {
     num_experts.div_ceil(ranks.max(1))
@@ -56,8 +56,8 @@ fn matrices(gated: bool) -> f64 {
 /// SwiGLU experts, as in Mixtral (Jiang et al., 2024). vLLM, `NemotronHMoE`, has none.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::moe::experts_flops(10.0, 4.0, 8.0, true), 1920.0);
-/// assert_eq!(ridgepoint::internals::physics::moe::experts_flops(10.0, 4.0, 8.0, false), 1280.0);
+/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0, true), 1920.0);
+/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0, false), 1280.0);
 /// ```
 pub fn experts_flops(pairs: f64, hidden: f64, intermediate: f64, gated: bool) -> f64 {
     2.0 * matrices(gated) * pairs * hidden * intermediate
@@ -69,7 +69,7 @@ pub fn experts_flops(pairs: f64, hidden: f64, intermediate: f64, gated: bool) ->
 /// `experts·3·d·f·b_weight`; 2 without gate.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::moe::expert_weight_bytes(2.0, 4.0, 8.0, true, 1.0), 192.0);
+/// assert_eq!(ridgepoint::physics::moe::expert_weight_bytes(2.0, 4.0, 8.0, true, 1.0), 192.0);
 /// ```
 pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, gated: bool, weight_bytes: f64) -> f64 {
     matrices(gated) * experts * hidden * intermediate * weight_bytes
@@ -86,7 +86,7 @@ pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, gated: 
 /// vLLM, `fused_experts_impl` (`fused_moe/fused_moe.py`): its two intermediate caches go through device memory.
 ///
 /// ```
-/// use ridgepoint::internals::physics::moe::expert_activation_bytes;
+/// use ridgepoint::physics::moe::expert_activation_bytes;
 /// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, true, 2.0, 2.0), 2.0 * (4.0 + 48.0 + 4.0));
 /// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, false, 2.0, 2.0), 2.0 * (4.0 + 32.0 + 4.0));
 /// ```

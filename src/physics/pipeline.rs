@@ -10,7 +10,7 @@
 /// vLLM, `get_pp_indices` (`vllm/distributed/utils.py`).
 ///
 /// ```
-/// use ridgepoint::internals::physics::pipeline::layers_per_stage;
+/// use ridgepoint::physics::pipeline::layers_per_stage;
 /// assert_eq!(layers_per_stage(61, 4), [15, 15, 16, 15]);
 /// assert_eq!(layers_per_stage(80, 4), [20; 4]);
 /// ```
@@ -31,7 +31,7 @@ pub fn layers_per_stage(num_layers: u64, stages: u64) -> Vec<u64> {
 /// `(p − 1)/p`: with stages of equal length a stage works for one of `p` slots.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::pipeline::bubble_fraction(4), 0.75);
+/// assert_eq!(ridgepoint::physics::pipeline::bubble_fraction(4), 0.75);
 /// ```
 pub fn bubble_fraction(stages: u64) -> f64 {
     let stages = stages.max(1) as f64;

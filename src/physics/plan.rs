@@ -50,7 +50,7 @@ pub struct StepPlan {
     /// Sampling parameters of requests that bring none of their own.
     ///
     /// ```
-    /// use ridgepoint::internals::physics::StepPlan;
+    /// use ridgepoint::physics::StepPlan;
     /// use ridgepoint::{Deployment, Model};
     /// let plan = StepPlan::new(&Model::builtin("qwen2.5-7b")?, &Deployment::default())?;
     /// assert!(plan.sampling.truncates() && plan.sampling.penalises());

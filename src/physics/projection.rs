@@ -54,9 +54,9 @@ impl Shape for GemmShape {
     /// 2009).
     ///
     /// ```
-    /// use ridgepoint::internals::physics::projection::GemmShape;
-    /// use ridgepoint::internals::physics::{Shape, Work};
-    /// use ridgepoint::internals::dtype::WeightFormat;
+    /// use ridgepoint::physics::projection::GemmShape;
+    /// use ridgepoint::physics::{Shape, Work};
+    /// use ridgepoint::dtype::WeightFormat;
     /// use ridgepoint::DType;
     /// let bf16 = DType::Bfloat16;
     /// let plain = GemmShape::new(2, 3, 5, WeightFormat::Plain(bf16), bf16);
@@ -78,9 +78,9 @@ impl Shape for GemmShape {
 /// Kernels dequantise weight-only formats (int4, 8-bit, mxfp4, nvfp4) to `activation`.
 ///
 /// ```
-/// use ridgepoint::internals::dtype::WeightFormat;
+/// use ridgepoint::dtype::WeightFormat;
 /// use ridgepoint::DType;
-/// use ridgepoint::internals::physics::projection::compute_dtype;
+/// use ridgepoint::physics::projection::compute_dtype;
 /// assert_eq!(compute_dtype(WeightFormat::Mxfp4, DType::Bfloat16), DType::Bfloat16);
 /// assert_eq!(compute_dtype(WeightFormat::Fp8, DType::Bfloat16), DType::Fp8);
 /// ```
@@ -106,7 +106,7 @@ pub fn compute_dtype(weights: WeightFormat, activation: DType) -> DType {
 /// vLLM, `QKVParallelLinear` (`num_kv_head_replicas`).
 ///
 /// ```
-/// use ridgepoint::internals::physics::projection::kv_heads_per_rank;
+/// use ridgepoint::physics::projection::kv_heads_per_rank;
 /// assert_eq!(kv_heads_per_rank(8, 2), 4);
 /// assert_eq!(kv_heads_per_rank(4, 8), 1);
 /// ```
@@ -123,7 +123,7 @@ pub fn kv_heads_per_rank(num_kv_heads: u64, tensor_parallel_size: u64) -> u64 {
 /// vLLM, `VocabParallelEmbedding` (`pad_vocab_size`).
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::projection::vocab_rows_per_rank(151_655, 4), 37_920);
+/// assert_eq!(ridgepoint::physics::projection::vocab_rows_per_rank(151_655, 4), 37_920);
 /// ```
 pub fn vocab_rows_per_rank(vocab_size: u64, tensor_parallel_size: u64) -> u64 {
     padded_vocab(vocab_size).div_ceil(tensor_parallel_size.max(1))

@@ -50,7 +50,7 @@ pub(super) fn remark(model: &Model, deployment: &Deployment, engine: &Engine) ->
 /// vLLM, `Sampler.sample` and `random_sample`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::sampler::random_bytes_per_logit(2.0), 42.0);
+/// assert_eq!(ridgepoint::physics::sampler::random_bytes_per_logit(2.0), 42.0);
 /// ```
 pub fn random_bytes_per_logit(logit_bytes: f64) -> f64 {
     logit_bytes + 40.0
@@ -68,7 +68,7 @@ const RANDOM_LAUNCHES: u64 = 7;
 /// vLLM, `Sampler.greedy_sample`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::sampler::greedy_bytes_per_logit(2.0), 10.0);
+/// assert_eq!(ridgepoint::physics::sampler::greedy_bytes_per_logit(2.0), 10.0);
 /// ```
 pub fn greedy_bytes_per_logit(logit_bytes: f64) -> f64 {
     logit_bytes + 8.0

@@ -25,7 +25,7 @@ use super::template::Template;
 /// vLLM, `fused_add_rms_norm` and `rms_norm` kernels.
 ///
 /// ```
-/// use ridgepoint::internals::physics::small::norm_bytes;
+/// use ridgepoint::physics::small::norm_bytes;
 /// assert_eq!(norm_bytes(2, 100, 2.0), 1600.0);
 /// assert_eq!(norm_bytes(4, 100, 2.0), 2400.0);
 /// ```
@@ -37,7 +37,7 @@ pub fn norm_bytes(num_norms: u64, hidden_size: u64, activation_bytes: f64) -> f6
 /// Bytes per token of a kernel that reads and writes `width` values in place: rotary embedding, norms of heads.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::small::in_place_bytes(100, 2.0), 400.0);
+/// assert_eq!(ridgepoint::physics::small::in_place_bytes(100, 2.0), 400.0);
 /// ```
 pub fn in_place_bytes(width: u64, activation_bytes: f64) -> f64 {
     2.0 * width as f64 * activation_bytes
@@ -52,7 +52,7 @@ pub fn in_place_bytes(width: u64, activation_bytes: f64) -> f64 {
 /// vLLM, `silu_and_mul` kernel.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::small::activation_bytes_per_token(10, true, 2.0), 60.0);
+/// assert_eq!(ridgepoint::physics::small::activation_bytes_per_token(10, true, 2.0), 60.0);
 /// ```
 pub fn activation_bytes_per_token(intermediate_size: u64, gated: bool, activation_bytes: f64) -> f64 {
     intermediate_size as f64 * if gated { 3.0 } else { 2.0 } * activation_bytes
@@ -67,9 +67,9 @@ pub fn activation_bytes_per_token(intermediate_size: u64, gated: bool, activatio
 /// vLLM, `scaled_fp8_quant`, `per_token_group_quant_fp8`, `scaled_int8_quant`, `scaled_fp4_quant` kernels.
 ///
 /// ```
-/// use ridgepoint::internals::dtype::WeightFormat;
+/// use ridgepoint::dtype::WeightFormat;
 /// use ridgepoint::DType;
-/// use ridgepoint::internals::physics::small::quantisation_bytes;
+/// use ridgepoint::physics::small::quantisation_bytes;
 /// assert_eq!(quantisation_bytes(100, WeightFormat::Fp8, DType::Bfloat16), Some(300.0));
 /// assert_eq!(quantisation_bytes(100, WeightFormat::Mxfp4, DType::Bfloat16), None);
 /// ```
@@ -88,7 +88,7 @@ pub fn quantisation_bytes(inputs: u64, weights: WeightFormat, activation: DType)
 /// vLLM, `topk_softmax` kernel.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::small::routing_bytes(8, 2), 48.0);
+/// assert_eq!(ridgepoint::physics::small::routing_bytes(8, 2), 48.0);
 /// ```
 pub fn routing_bytes(num_experts: u64, top_k: u64) -> f64 {
     (4 * num_experts + 8 * top_k) as f64
@@ -100,7 +100,7 @@ const ALIGN_LAUNCHES: u64 = 2;
 /// Bytes per token of sorting its (token, expert) pairs by expert: weights and indices of the chosen, read and written.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::small::align_bytes(2), 32.0);
+/// assert_eq!(ridgepoint::physics::small::align_bytes(2), 32.0);
 /// ```
 pub fn align_bytes(top_k: u64) -> f64 {
     (16 * top_k) as f64
@@ -115,7 +115,7 @@ pub fn align_bytes(top_k: u64) -> f64 {
 /// vLLM, `moe_sum` kernel.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::small::expert_sum_bytes(2.0, 1.0, 10, 2.0), 60.0);
+/// assert_eq!(ridgepoint::physics::small::expert_sum_bytes(2.0, 1.0, 10, 2.0), 60.0);
 /// ```
 pub fn expert_sum_bytes(pairs: f64, tokens: f64, hidden_size: u64, activation_bytes: f64) -> f64 {
     (pairs + tokens) * hidden_size as f64 * activation_bytes

@@ -32,7 +32,7 @@ const KEYS_PER_SCALE: f64 = 128.0;
 /// vLLM, `MLAAttentionSpec.real_page_size_bytes` (`vllm/v1/kv_cache_interface.py`): 656 bytes a token.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::sparse::fp8_latent_bytes(512.0, 576.0), 656.0);
+/// assert_eq!(ridgepoint::physics::sparse::fp8_latent_bytes(512.0, 576.0), 656.0);
 /// ```
 pub fn fp8_latent_bytes(kv_lora_rank: f64, latent_width: f64) -> f64 {
     kv_lora_rank + kv_lora_rank / KEYS_PER_SCALE * 4.0 + (latent_width - kv_lora_rank) * 2.0
@@ -44,7 +44,7 @@ pub fn fp8_latent_bytes(kv_lora_rank: f64, latent_width: f64) -> f64 {
 /// vLLM, `DeepseekV32IndexerCache`: `head_dim + head_dim / 128 · 4`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::internals::physics::sparse::index_key_bytes(128.0), 132.0);
+/// assert_eq!(ridgepoint::physics::sparse::index_key_bytes(128.0), 132.0);
 /// ```
 pub fn index_key_bytes(head_dim: f64) -> f64 {
     head_dim + head_dim / KEYS_PER_SCALE * 4.0
@@ -61,7 +61,7 @@ pub fn index_key_bytes(head_dim: f64) -> f64 {
 ///
 /// ```
 /// // Two heads of 8 in 16 bits.
-/// assert_eq!(ridgepoint::internals::physics::sparse::indexer_quant_bytes(2, 8, 2.0), 64.0 + 48.0 + 12.0);
+/// assert_eq!(ridgepoint::physics::sparse::indexer_quant_bytes(2, 8, 2.0), 64.0 + 48.0 + 12.0);
 /// ```
 pub fn indexer_quant_bytes(num_heads: u64, head_dim: u64, activation_bytes: f64) -> f64 {
     let (heads, width) = (num_heads as f64, head_dim as f64);

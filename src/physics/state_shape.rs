@@ -110,8 +110,8 @@ impl StateHeads {
     ///
     /// ```
     /// use ridgepoint::DType;
-    /// use ridgepoint::internals::model::Recurrence;
-    /// use ridgepoint::internals::physics::StateHeads;
+    /// use ridgepoint::model::Recurrence;
+    /// use ridgepoint::physics::StateHeads;
     /// // Qwen3.5-397B-A17B on eight ranks.
     /// let heads = StateHeads {
     ///     recurrence: Recurrence::GatedDeltaNet, num_heads: 8, head_dim: 128, num_key_heads: 2, key_head_dim: 128,
@@ -194,9 +194,8 @@ impl Shape for StateShape {
     ///
     /// ```
     /// use ridgepoint::DType;
-    /// use ridgepoint::internals::model::Recurrence;
-    /// use ridgepoint::internals::physics::{StateHeads, StateKernel, StateShape};
-    /// use ridgepoint::internals::physics::Shape;
+    /// use ridgepoint::model::Recurrence;
+    /// use ridgepoint::physics::{Shape, StateHeads, StateKernel, StateShape};
     /// let heads = StateHeads {
     ///     recurrence: Recurrence::GatedDeltaNet, num_heads: 4, head_dim: 8, num_key_heads: 2, key_head_dim: 16,
     ///     conv_kernel: 4, chunk_size: 64, activation: DType::Bfloat16, state_dtype: DType::Float32,

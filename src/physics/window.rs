@@ -12,7 +12,7 @@ use crate::model::Window;
 /// Counting: the query at position `p` sees the `p + 1` positions up to its own.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::causal_pairs;
+/// use ridgepoint::physics::window::causal_pairs;
 /// // Three queries after ten tokens see 11, 12 and 13.
 /// assert_eq!(causal_pairs(3, 10), 36);
 /// ```
@@ -30,7 +30,7 @@ pub fn causal_pairs(query_tokens: u32, computed_tokens: u32) -> u128 {
 /// Counting, with the convention of Hugging Face's `sliding_window`: the window holds the query's own token.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::sliding_pairs;
+/// use ridgepoint::physics::window::sliding_pairs;
 /// // Four queries from an empty cache under a window of two see 1, 2, 2 and 2.
 /// assert_eq!(sliding_pairs(4, 0, 2), 7);
 /// ```
@@ -53,7 +53,7 @@ pub fn sliding_pairs(query_tokens: u32, computed_tokens: u32, window_tokens: u64
 /// Counting, with Llama-4's `attention_chunk_size`: position `p` sees `p mod w + 1` positions.
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::chunked_pairs;
+/// use ridgepoint::physics::window::chunked_pairs;
 /// // Positions 3, 4, 5, 6 in blocks of four see 4, 1, 2 and 3.
 /// assert_eq!(chunked_pairs(4, 3, 4), 10);
 /// ```
@@ -88,8 +88,8 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
 /// Counting: the first query's visible tokens are the earliest that any query sees.
 ///
 /// ```
-/// use ridgepoint::internals::model::Window;
-/// use ridgepoint::internals::physics::window::visible_tokens;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::window::visible_tokens;
 /// assert_eq!(visible_tokens(Window::Full, 4, 100), 104);
 /// assert_eq!(visible_tokens(Window::Sliding(8), 4, 100), 11);
 /// assert_eq!(visible_tokens(Window::Chunked(16), 4, 100), 8);
@@ -116,7 +116,7 @@ pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -
 /// `(f·c + f(f+1)/2 + (q − f)·w) / q`; and [`visible_tokens`].
 ///
 /// ```
-/// use ridgepoint::internals::physics::window::mean_visible;
+/// use ridgepoint::physics::window::mean_visible;
 /// // Four queries from an empty cache under a window of three see 1, 2, 3 and 3.
 /// assert_eq!(mean_visible(4.0, 0.0, 3.0), (9.0 / 4.0, 4.0));
 /// assert_eq!(mean_visible(1.0, 99.5, f64::INFINITY), (100.5, 100.5));

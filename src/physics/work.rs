@@ -21,7 +21,7 @@ impl Work {
     /// Williams, Waterman and Patterson, Roofline (2009).
     ///
     /// ```
-    /// use ridgepoint::internals::physics::Work;
+    /// use ridgepoint::physics::Work;
     /// assert_eq!(Work { flops: 2e9, bytes: 1e6 }.bound_us(1e15, 1e12), 2.0);
     /// assert_eq!(Work { flops: 2e9, bytes: 9e6 }.bound_us(1e15, 1e12), 9.0);
     /// ```

@@ -271,7 +271,7 @@ impl StepModel {
     }
 
     /// A remark if the correction was fitted on smaller or on larger steps. It is part of the estimate's warnings.
-    pub(crate) fn extrapolated(&self, batch: &BatchSums) -> Option<String> {
+    pub fn extrapolated(&self, batch: &BatchSums) -> Option<String> {
         let correction = self.correction.as_ref()?;
         Some(correction.beyond(batch)?.in_words(&correction.name))
     }

@@ -9,8 +9,7 @@ use batches::{absurd_batch, any_batch, any_request};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepModel};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, RequestColumns, StepModel};
 
 /// Largest relative difference that compiling may make.
 const TOLERANCE: f64 = 1e-3;

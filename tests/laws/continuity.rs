@@ -1,9 +1,9 @@
 //! A law of neighbouring steps over all built-in models, GPUs and tensor-parallel sizes: a chunk of a few tokens after cached ones takes
 //! about as long as the decode that it exceeds.
 
-use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::hardware::Architecture;
-use ridgepoint::internals::model::Attention;
+use ridgepoint::dtype::WeightFormat;
+use ridgepoint::hardware::Architecture;
+use ridgepoint::model::Attention;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// Most that a step may grow by from one token to two: twice the experts, and twice the rows.

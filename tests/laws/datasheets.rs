@@ -1,7 +1,6 @@
 //! The built-in GPUs' figures against those of their datasheets, and against each other.
 
-use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::hardware::{Architecture, HostLinkKind, InterconnectKind};
+use ridgepoint::hardware::{Architecture, HostLinkKind, InterconnectKind, builtin_names};
 use ridgepoint::{DType, ErrorKind, Hardware};
 
 /// Products written out with the figures that datasheets round to three digits.

@@ -1,10 +1,9 @@
 //! GPU files: the names that find them, how they are read, and what is refused.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{DType, Error, ErrorKind, Hardware};
 use std::path::Path;
 
 use ridgepoint::hardware::builtin_names;
-use ridgepoint::{DType, Error, Hardware};
 
 const REL_SAME_FIGURE: f64 = 1e-12;
 

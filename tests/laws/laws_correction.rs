@@ -9,8 +9,8 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::correction::{Correction, NUM_TERMS, Scatter, Term};
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::correction::{NUM_TERMS, Scatter, Term};
+use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// A sum of a few dozen products in another order.
 const REL_BASIS: f64 = 1e-9;

@@ -6,9 +6,11 @@ use crate::compare;
 use std::path::PathBuf;
 
 use compare::is_rel;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::internals::physics::{GraphMode, OperatorGroup};
-use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::physics::GraphMode;
+use ridgepoint::{
+    Deployment, EfficiencyMode, Error, Hardware, Model, OperatorGroup, Options, Provenance, Request, StepEstimate,
+    StepModel,
+};
 use serde::{Deserialize, Serialize};
 
 /// Between a prediction and the golden one: four decimals of a microsecond are kept, and elementary functions differ a little

@@ -9,14 +9,12 @@ mod common;
 mod compare;
 
 mod allocations;
-mod cold_start;
 mod compiled;
 mod compiled_laws;
 mod continuity;
 mod datasheets;
 mod hardware;
 mod host_weights;
-mod kv_capacity;
 mod latency;
 mod laws_correction;
 mod library;

@@ -1,9 +1,8 @@
 //! Configurations that are refused, the wording of those errors, and a parser that never panics.
 
 use proptest::prelude::*;
-use ridgepoint::ErrorKind;
-use ridgepoint::internals::model::builtin_models;
-use ridgepoint::{Error, Model};
+use ridgepoint::model::builtin_models;
+use ridgepoint::{Error, ErrorKind, Model};
 use serde_json::{Map, Value, json};
 
 fn read(config: &Value) -> Result<Model, Error> {

@@ -1,6 +1,6 @@
 //! Peculiarities of each family's configuration, checked by hand on built-in models and small configurations.
 
-use ridgepoint::internals::model::{Attention, GqaAttention, LayerGroup, MlaAttention, Window};
+use ridgepoint::model::{Attention, GqaAttention, LayerGroup, MlaAttention, Window};
 use ridgepoint::{DType, Model};
 use serde_json::{Value, json};
 
@@ -170,7 +170,7 @@ fn maverick_alternates_wide_dense_blocks_and_experts() {
 #[test]
 fn explicit_no_rope_layers_are_followed() {
     let mut config: Value = serde_json::from_str(
-        &ridgepoint::internals::model::builtin_models().iter().find(|m| m.name == "llama-4-scout").unwrap().json,
+        &ridgepoint::model::builtin_models().iter().find(|m| m.name == "llama-4-scout").unwrap().json,
     )
     .unwrap();
     config["text_config"]["num_hidden_layers"] = json!(4);
@@ -299,7 +299,7 @@ fn deepseek_v2_lite_projects_queries_at_once_and_has_two_shared_experts() {
 #[test]
 fn moe_layer_freq_may_be_a_number_or_a_list() {
     let config: Value = serde_json::from_str(
-        &ridgepoint::internals::model::builtin_models().iter().find(|m| m.name == "deepseek-v2-lite").unwrap().json,
+        &ridgepoint::model::builtin_models().iter().find(|m| m.name == "deepseek-v2-lite").unwrap().json,
     )
     .unwrap();
     let sparse = |changes: Value| -> u64 {
@@ -348,7 +348,7 @@ fn absent_or_wide_dtypes_are_served_as_bfloat16_with_a_note() {
 
 #[test]
 fn hybrid_layers_are_where_their_lists_say() {
-    use ridgepoint::internals::model::Recurrence;
+    use ridgepoint::model::Recurrence;
     let kinds = |model: &Model| -> Vec<(u64, &str)> {
         let kind = |layer: &LayerGroup| match (&layer.attention, &layer.dense, &layer.moe) {
             (Attention::State(mixer), ..) if mixer.recurrence == Recurrence::GatedDeltaNet => "delta net",
@@ -374,12 +374,8 @@ fn hybrid_layers_are_where_their_lists_say() {
 
 #[test]
 fn all_softmax_layers_of_minimax_are_full_attention_and_linear_ones_are_refused() {
-    let json = ridgepoint::internals::model::builtin_models()
-        .iter()
-        .find(|model| model.name == "minimax-m2.7")
-        .unwrap()
-        .json
-        .clone();
+    let json =
+        ridgepoint::model::builtin_models().iter().find(|model| model.name == "minimax-m2.7").unwrap().json.clone();
     let with = |kinds: &str| {
         let json = json.replacen('{', &format!("{{\"attn_type_list\": {kinds},"), 1);
         Model::from_config_str("minimax", "config.json", &json, None)

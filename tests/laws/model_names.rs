@@ -1,11 +1,10 @@
 //! Models are found by the names people use, and never by those of other models.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{ErrorKind, Model};
 use std::fs;
 
-use ridgepoint::Model;
-use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::model::{Attention, builtin_models};
+use ridgepoint::dtype::WeightFormat;
+use ridgepoint::model::{Attention, builtin_models};
 
 fn found(name: &str) -> Model {
     Model::find(name).unwrap_or_else(|e| panic!("{name}: {e}"))
@@ -273,7 +272,7 @@ fn an_assumed_checkpoint_never_has_the_name_of_a_listed_one() {
         assert!(model.notes.iter().any(|note| note.contains("is not built in")), "{name}: {:?}", model.notes);
     }
     // In another format a model is the published checkpoint, whoever published it.
-    let nvfp4 = ridgepoint::internals::dtype::MatmulFormat::Nvfp4;
+    let nvfp4 = ridgepoint::dtype::MatmulFormat::Nvfp4;
     for (name, short) in
         [("moonshotai/Kimi-K2.5", "kimi-k2.5-nvfp4"), ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b-nvfp4")]
     {

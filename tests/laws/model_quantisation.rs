@@ -1,8 +1,8 @@
 //! The format that `quantization_config` and `hf_quant_config.json` give each module.
 
-use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::model::{Attention, LayerGroup, builtin_models};
-use ridgepoint::internals::physics::projection::compute_dtype;
+use ridgepoint::dtype::WeightFormat;
+use ridgepoint::model::{Attention, LayerGroup, builtin_models};
+use ridgepoint::physics::projection::compute_dtype;
 use ridgepoint::{DType, Model};
 use serde_json::{Value, json};
 

@@ -1,11 +1,9 @@
 //! Sampling parameters of a model: how `generation_config.json` is read, what is refused, and the sampler's work that follows.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{Deployment, ErrorKind, GenerationConfig, Model};
 
-use ridgepoint::internals::model::builtin_models;
-use ridgepoint::internals::physics::StepPlan;
-use ridgepoint::model::builtin_names;
-use ridgepoint::{Deployment, GenerationConfig, Model};
+use ridgepoint::model::{builtin_models, builtin_names};
+use ridgepoint::physics::StepPlan;
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
@@ -245,14 +243,4 @@ fn deployments_written_before_the_key_are_read_as_vllm_does() {
     assert_eq!(read(r#"{"generation_config": "vllm"}"#).unwrap().generation_config, GenerationConfig::Vllm);
     let refused = read(r#"{"generation_config": "/models/mine"}"#).unwrap_err().to_string();
     assert!(refused.contains("/models/mine") && refused.contains("auto or vllm"), "{refused}");
-}
-
-#[test]
-fn the_server_of_an_experiment_takes_vllms_key() {
-    use ridgepoint::server_config::ServerConfig;
-    let parse = |more: &str| ServerConfig::parse("e.yaml", &format!("model: llama-3.1-8b\nhardware: h100\n{more}"));
-    assert_eq!(parse("").unwrap().deployment.generation_config, GenerationConfig::Auto);
-    assert_eq!(parse("generation-config: vllm\n").unwrap().deployment.generation_config, GenerationConfig::Vllm);
-    let refused = parse("generation_config: /models/mine\n").unwrap_err().to_string();
-    assert!(refused.contains(r#"generation_config = "/models/mine" must be auto or vllm"#), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::internals::physics::StepPlan;
+use ridgepoint::physics::StepPlan;
 use ridgepoint::{Deployment, ErrorKind, Model};
 
 use crate::common::data_pack;
@@ -84,9 +84,7 @@ fn built_in_models_are_the_published_ones() {
     let mut compared = 0;
     for (name, path) in files {
         let id = name.replace("--", "/");
-        let Some(builtin) =
-            ridgepoint::internals::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id))
-        else {
+        let Some(builtin) = ridgepoint::model::builtin_models().iter().find(|model| model.hf_ids.contains(&id)) else {
             continue;
         };
         let (Ok(published), built_in) = (Model::load(&path), Model::builtin(&builtin.name).unwrap()) else { continue };

@@ -2,7 +2,10 @@
 
 use crate::batches;
 use crate::compare;
-use ridgepoint::ErrorKind;
+use ridgepoint::{
+    Deployment, EfficiencyMode, ErrorKind, Hardware, Model, OperatorGroup, Options, Provenance, Request, StepEstimate,
+    StepModel,
+};
 
 use std::sync::LazyLock;
 
@@ -10,11 +13,9 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::is_within_another;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::internals::model::Attention;
-use ridgepoint::internals::physics::{BatchSums, OperatorGroup};
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::model::Attention;
+use ridgepoint::physics::BatchSums;
+use ridgepoint::unstable::efficiency::is_within_another;
 
 /// Sums of the same numbers in another order.
 const REL_SUMMATION_ORDER: f64 = 1e-12;

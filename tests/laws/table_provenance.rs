@@ -3,19 +3,18 @@
 use crate::compare;
 
 use compare::is_rel;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::dtype::WeightFormat;
-use ridgepoint::internals::efficiency::curve::{
-    CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed,
-};
-use ridgepoint::internals::efficiency::family::{
+use ridgepoint::Provenance;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::dtype::WeightFormat;
+use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::curve::{CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::unstable::efficiency::family::{
     ALL_REDUCE, AllReduceKind, AttentionKey, DECODE, GEMM, HeadSize, KernelFamily, MOE, MoeKey, OfSeries, PREFILL,
     Routing,
 };
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::internals::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::table::Series;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Residuals are kept as `f32`.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::Provenance;
-use ridgepoint::internals::efficiency::curve::CollectiveCurve;
-use ridgepoint::internals::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Table;
+use ridgepoint::Provenance;
+use ridgepoint::unstable::efficiency::curve::CollectiveCurve;
+use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::Table;
 use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 

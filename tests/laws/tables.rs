@@ -1,15 +1,14 @@
 //! Damaged table files are refused with the place, and those of a data directory take precedence over the built-in ones.
 
 use crate::compare;
-use ridgepoint::ErrorKind;
+use ridgepoint::{DType, Deployment, Engine, Error, ErrorKind, Hardware, Model, Options, Request, StepModel};
 
 use std::path::{Path, PathBuf};
 
 use compare::is_rel;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::GEMM;
-use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::GEMM;
 use tempfile::TempDir;
 
 /// Residuals are kept as `f32`.

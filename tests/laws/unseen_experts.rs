@@ -1,11 +1,12 @@
 //! Unmeasured expert layers: each measured layer of the shipped tables is predicted from the others. Only the kernel model's
 //! coefficients have seen it.
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
-use ridgepoint::internals::efficiency::family::{MOE, MoeKey, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::internals::efficiency::{Provenance, Tables};
+use ridgepoint::Provenance;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
+use ridgepoint::unstable::efficiency::family::{MOE, MoeKey, Routing};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
 use ridgepoint::{DType, Engine, Hardware};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::{Bound, EfficiencyMode};
-use ridgepoint::internals::model::SamplingParams;
-use ridgepoint::internals::physics::OperatorGroup;
-use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::model::SamplingParams;
+use ridgepoint::{
+    Bound, Deployment, EfficiencyMode, Engine, Hardware, Model, OperatorGroup, Options, Request, StepModel,
+};
 
 /// Greatest median error. Without what the board's power allows, it is 3.2 % on the H100 and 7.7 % on the H200.
 const MAX_MEDIAN_PCT: f64 = 4.0;

@@ -3,10 +3,8 @@
 use std::ffi::c_char;
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::{CorrectionChoice, Deployment, Hardware, Model, Options, StepModel};
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
+use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Hardware, Model, Options, StepModel};
 
 use crate::handle::{Loaded, RidgepointModel};
 use crate::options::{Choices, RidgepointOptions};

@@ -2,9 +2,9 @@
 
 use std::ffi::c_char;
 
-use ridgepoint::internals::correction::{CorrectionInfo, HostTimes};
-use ridgepoint::internals::step_report::{StepReport, Subject};
-use ridgepoint::latency::LatencyModel;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::latency::{HostTimes, LatencyModel};
+use ridgepoint::step_report::{StepReport, Subject};
 use ridgepoint::{Deployment, Request};
 use serde::Serialize;
 

@@ -6,10 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::{Deployment, StepModel};
+use ridgepoint::{Correction, Deployment, EfficiencyMode, StepModel};
 
 use crate::status::{Failure, RidgepointStatus};
 

@@ -1,11 +1,9 @@
 //! The outcome of a call: a status and an error text. Panics become errors.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{Error, ErrorKind};
 use std::any::Any;
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use ridgepoint::Error;
 
 use crate::owned_text::give;
 

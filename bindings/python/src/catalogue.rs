@@ -1,10 +1,10 @@
 //! Lists the built-in models and GPUs as JSON.
 
 use pyo3::prelude::*;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::hardware::builtin_names;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::model::builtin_models;
-use ridgepoint::internals::physics::ParameterCounts;
+use ridgepoint::model::builtin_models;
+use ridgepoint::physics::ParameterCounts;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 
 use pyo3::PyResult;
 use ridgepoint::Result;
-use ridgepoint::internals::workload::{OpenedLoad, ReplicaShare};
-use ridgepoint::workload::{self, FixedList, WorkloadRequest};
+use ridgepoint_replay::workload;
+use ridgepoint_replay::workload::{FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::internals::replay::KvDisk;
-use ridgepoint::replay::{KvOffload, SchedulingPolicy};
-use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
+use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Deployment, Engine};
+use ridgepoint_replay::server_config::{SchedulerOptions, ServerConfig, unused_disk};
+use ridgepoint_replay::{KvDisk, KvOffload, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{detached, raised, to_json};
@@ -56,7 +55,7 @@ impl Scheduler {
         let Tier { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk } = self.kv_offload.clone()?;
         let contention = contention.or(transfers.map(|transfers| transfers.contention)).unwrap_or(1.0);
         let tier = KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk };
-        let note = transfers.and_then(|transfers| transfers.unused_disk(&tier));
+        let note = transfers.and_then(|transfers| unused_disk(&transfers, &tier));
         Some((tier, note))
     }
 

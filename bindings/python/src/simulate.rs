@@ -4,14 +4,15 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::Engine;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::replay::{EngineCounters, OffloadCounters, StageMetrics};
-use ridgepoint::internals::replay::{Intervals, SpreadSampler};
-use ridgepoint::internals::workload::{OpenedLoad, Summary};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
-use ridgepoint::replay::{EngineConfig, Metrics, Outcome, Replay, RequestRecord, replay};
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::workload::{OpenedLoad, Summary};
+use ridgepoint_replay::{
+    EngineConfig, EngineCounters, Intervals, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, SpreadSampler,
+    StageMetrics, replay,
+};
 use serde::Serialize;
 
 use crate::columns::{times_ns, tokens};

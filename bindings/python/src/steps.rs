@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
-use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers, LatencyModel, TransferDirection};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint_replay::server_config::ServerConfig;
 use serde::Serialize;
 
 use crate::columns::{Column, flags, positions, tokens};
@@ -98,7 +96,7 @@ impl StepModel {
                 )));
             }
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
-            let hardware = Hardware::find_in(data_dir.as_deref(), hardware).map_err(raised)?;
+            let hardware = ridgepoint_replay::find_hardware(data_dir.as_deref(), hardware).map_err(raised)?;
             let efficiency = efficiency_mode(efficiency)?;
             let options = Options { efficiency, data_dir, correction: correction.into(), ..Options::default() };
             let steps =

@@ -40,7 +40,7 @@ fn load_one(
         assume("does not say which GPU was measured");
     }
     for device in measurements.devices() {
-        match Hardware::find_in(data_dir, device) {
+        match ridgepoint_replay::find_hardware(data_dir, device) {
             Ok(Hardware { name, .. }) if name != hardware.name => {
                 let expected = &hardware.name;
                 return Err(Error::invalid(

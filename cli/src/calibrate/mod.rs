@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use ridgepoint::internals::efficiency::Tables;
+use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::{ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
 use ridgepoint_lab::calibrate::latent_block::LATENT_BLOCK;
@@ -62,7 +62,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
         return Err(Failure::usage("no folder of measurements: give --measurements DIR or --check DIR"));
     }
     let data_dir = common.data_dir();
-    let hardware = Hardware::find_in(data_dir, &args.hardware)?;
+    let hardware = ridgepoint_replay::find_hardware(data_dir, &args.hardware)?;
     let (rows, notes) = measurements::load(&dirs, &hardware, data_dir)?;
     let mut outputs = Outputs::new(common, args.force);
     // A path that cannot be written is known before the tables are built, which takes minutes.
@@ -73,7 +73,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
             outputs.probe(&file(folder, rows.of.family.operator), Kind::EfficiencyTable)?;
         }
     }
-    let lender = args.borrow_from.as_ref().map(|name| Hardware::find_in(data_dir, name)).transpose()?;
+    let lender = args.borrow_from.as_ref().map(|name| ridgepoint_replay::find_hardware(data_dir, name)).transpose()?;
     if lender.as_ref().is_some_and(|lender| lender.name == hardware.name) {
         return Err(Failure::usage("--borrow-from names the GPU of --hardware: leave it out to score its own tables"));
     }

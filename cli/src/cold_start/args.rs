@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
-use ridgepoint::internals::cold_start::{CompileCache, FittedRates, Rates, Storage};
 use ridgepoint::{Hardware, Model};
+use ridgepoint_replay::cold_start::{CompileCache, FittedRates, Rates, Storage};
 
 use crate::common::{number_in, one_of};
 use crate::outcome::Failure;

@@ -8,17 +8,18 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::{Deployment, Options};
 use ridgepoint_lab::cold_start::{ColdStartFit, StartLog, compare, read_start_logs};
+use ridgepoint_lab::served::Served;
+use ridgepoint_replay::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
 use serde::Serialize;
 
 pub use args::{OpenedRates, StartArgs};
 pub use table::terms;
 
 use crate::common::Common;
-use crate::deployment::{Served, StepModelArgs};
+use crate::deployment::StepModelArgs;
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Force, Kind, Outputs};
 

@@ -1,8 +1,8 @@
 //! The table of `cold-start`: terms and their parts, their origins, and measured starts.
 
-use ridgepoint::internals::cold_start::{Part, RateName, Seconds, StartUp};
-use ridgepoint::internals::units::si;
+use ridgepoint::units::si;
 use ridgepoint_lab::cold_start::{ColdStartFit, LoggedStart, MeasuredTerm, RateFit};
+use ridgepoint_replay::cold_start::{Part, RateName, Seconds, StartUp};
 use serde::Serialize;
 
 use super::ColdStartReport;

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::internals::correction::{Correction, Level};
-use ridgepoint::internals::workload::check_memory;
-use ridgepoint::{CorrectionChoice, Deployment, Error, Hardware, Model};
+use ridgepoint::correction::Level;
+use ridgepoint::{Correction, CorrectionChoice, Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
     CaptureReport, CaptureServer, Distributions, GapStatistics, LimitCheck, OtherWaits, QueueWaits, WorkCount,
     judge_capture, read_capture,
@@ -18,11 +17,12 @@ use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
     FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays, unlike_the_fitted,
 };
+use ridgepoint_lab::served::Served;
 use ridgepoint_lab::training::{QueueRow, queue_rows};
+use ridgepoint_replay::workload::check_memory;
 
 use super::table::{absolute, signed};
 use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
-use crate::deployment::Served;
 use crate::fit::read_labelled;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::output::Kind;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::Correction;
 use ridgepoint_lab::evaluate::case::{Case, correct_with};
 use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::{Hardware, Model};
+use ridgepoint::Model;
 use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
@@ -94,7 +94,7 @@ fn serving_folders(paths: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Kernels of other GPUs by the tables of one; without errors where the data has no kernels of a GPU.
 fn transfers(paths: &[PathBuf], common: &Common) -> Result<Vec<Transfer>, Failure> {
-    let lender = Hardware::find_in(common.data_dir(), LENDER)?;
+    let lender = ridgepoint_replay::find_hardware(common.data_dir(), LENDER)?;
     let mut all = Vec::new();
     for name in BORROWERS {
         let transfer = |operator: &str, errors: Option<ErrorSummary>| Transfer {
@@ -108,7 +108,7 @@ fn transfers(paths: &[PathBuf], common: &Common) -> Result<Vec<Transfer>, Failur
             all.push(transfer("all", None));
             continue;
         }
-        let hardware = Hardware::find_in(common.data_dir(), name)?;
+        let hardware = ridgepoint_replay::find_hardware(common.data_dir(), name)?;
         let reports = check_borrowed(&dirs, &hardware, &lender, common)?;
         all.extend(reports.into_iter().map(|(operator, report)| transfer(operator, report.total)));
     }

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint_lab::evaluate::capture::read_capture;
 use ridgepoint_lab::llm_d_flags::{LlmDFlags, ServerSizes, captured, predicted};
+use ridgepoint_lab::served::Served;
 use serde::Serialize;
 
 use crate::common::Common;
-use crate::deployment::Served;
 use crate::evaluate::capture::check_model;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::Page;

@@ -6,13 +6,14 @@ mod llm_d;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::latency::KvTransfers;
+use ridgepoint_lab::served::Served;
 use serde::Serialize;
 
 use crate::common::{Common, PREDICTION, one_of};
-use crate::deployment::{Served, StepModelArgs};
+use crate::deployment::StepModelArgs;
 use crate::outcome::{Failure, Outcome, Report, print};
 use crate::output::{Force, Kind, Outputs};
 use crate::text::Page;

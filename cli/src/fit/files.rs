@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use ridgepoint::{Error, Hardware, Model};
+use ridgepoint::{Error, Model};
 use ridgepoint_lab::evaluate::steps::read::{StepData, read_runs};
 use ridgepoint_lab::ingest::Run;
 use ridgepoint_lab::ingest::format::Format;
 
 use super::args::Fit;
 use crate::outcome::Failure;
-use ridgepoint::internals::input::files_in;
+use ridgepoint::input::files_in;
 
 /// Reads all files of a fit, and returns their names without their folders too.
 ///
@@ -76,7 +76,7 @@ fn in_folder(folder: &Path, notes: &mut Vec<String>) -> ridgepoint::Result<Vec<P
 fn fill(run: &mut Run, args: &Fit, data_dir: Option<&Path>) -> ridgepoint::Result<()> {
     let mut problems = Vec::new();
     let model = |name: &String| Some(Model::find_in(data_dir, name).ok()?.name);
-    let hardware = |name: &String| Some(Hardware::find_in(data_dir, name).ok()?.name);
+    let hardware = |name: &String| Some(ridgepoint_replay::find_hardware(data_dir, name).ok()?.name);
     put(&mut problems, "--model", &mut run.model, &args.model, model);
     put(&mut problems, "--hardware", &mut run.hardware, &args.hardware, hardware);
     for (flag, known, given) in [

@@ -10,7 +10,7 @@ mod training;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use ridgepoint::internals::correction::{Level, Source};
+use ridgepoint::correction::{Level, Source};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
 use ridgepoint_lab::fit::{FitReport, Prior, StepFitReport};
 use ridgepoint_lab::training::Training;

@@ -1,8 +1,8 @@
 //! `ridgepoint fit --serving`: coefficients by replaying and fitting in turns, host times by search, the scatter by leaving
 //! models out. Uses the library's `fit` and `evaluate`.
 
-use ridgepoint::ErrorKind;
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::correction::Level;
+use ridgepoint::{Correction, ErrorKind};
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;

@@ -1,6 +1,7 @@
 //! `ridgepoint fit --steps`: fits a correction to sampled steps, and host overheads to the requests beside them.
 
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
 use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::{Error, Result};
+use ridgepoint::{Correction, Error, Result};
 use ridgepoint_lab::training::{HeldOut, LineFit, TrainingReport};
 
 use super::FittedSteps;

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::{Error, Hardware, Model};
+use ridgepoint::latency::KvTransfers;
+use ridgepoint::{Error, Model};
 use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{
@@ -188,7 +188,9 @@ fn unknown_names(runs: &[RunReport], data_dir: Option<&Path>) -> BTreeSet<String
     let models: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.model.as_ref()).collect();
     let gpus: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.hardware.as_ref()).collect();
     let models = models.into_iter().filter_map(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
-    let gpus = gpus.into_iter().filter_map(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
+    let gpus = gpus
+        .into_iter()
+        .filter_map(|name| Some(("--hardware", ridgepoint_replay::find_hardware(data_dir, name).err()?)));
     models.chain(gpus).map(|(flag, error)| format!("{error}; {flag} puts another name in its place")).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The report of `ingest`: what each file held, what was left out of it and why, and what the runs are.
 
-use ridgepoint::internals::units::duration;
+use ridgepoint::units::duration;
 use ridgepoint_lab::ingest::{FileReport, Ingestion, JoinedRun, KvEvents, RateBounds, Records, TransferReport};
 
 use crate::outcome::Report;

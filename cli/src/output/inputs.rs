@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ridgepoint::internals::input::files_in;
+use ridgepoint::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
 use super::file::folder;

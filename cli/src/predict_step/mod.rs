@@ -1,24 +1,16 @@
-//! `ridgepoint predict-step`: predicts one batch. `batch` and `shorthand` read it, `table` and `explain` lay the prediction out.
+//! `ridgepoint predict-step`: predicts one batch; `table` lays the prediction out.
 
-mod batch;
-mod explain;
-mod shorthand;
 mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::step_report::{StepReport, Subject};
-use ridgepoint::{EfficiencyMode, Request, StepEstimate};
-use serde::{Serialize, Serializer};
+use ridgepoint_lab::predict_step::{Batch, Item, PredictedStep};
 
 use crate::common::{Common, PREDICTION};
-use crate::deployment::{Served, StepModelArgs};
+use crate::deployment::StepModelArgs;
 use crate::outcome::{Failure, Outcome};
-pub use batch::Batch;
-pub use shorthand::Item;
 
 const BATCH: &str = "Batch";
 
@@ -45,20 +37,11 @@ pub struct PredictStep {
     explain: bool,
 }
 
-/// A prediction with its inputs.
-pub struct Prediction {
-    served: Arc<Served>,
-    step: StepEstimate,
-    efficiency: EfficiencyMode,
-    /// Sentences on the slowest operators, if asked for.
-    explanation: Vec<String>,
-}
-
 /// Predicts a step.
 ///
 /// # Errors
 /// Input that cannot be read or is at fault.
-pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, Failure> {
+pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<PredictedStep>, Failure> {
     if args.batch.is_none() && args.prefill.is_empty() && args.decode.is_empty() {
         return Err(Failure::usage("no batch: give --batch FILE, or --prefill Q@C and --decode NxC"));
     }
@@ -68,44 +51,5 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
         None => Batch::of_items("the command line", [&*args.prefill, &args.decode].concat())?,
     };
     let efficiency = args.step_model.prediction.efficiency;
-    Ok(Outcome::of(Prediction::new(Arc::new(served), efficiency, &batch, args.explain)?))
-}
-
-impl Prediction {
-    /// Predicts a batch; `efficiency` is the one that was asked for. With `explain` there are sentences on the slowest operators.
-    ///
-    /// # Errors
-    /// Requests that cannot be.
-    pub fn new(
-        served: Arc<Served>,
-        efficiency: EfficiencyMode,
-        batch: &Batch,
-        explain: bool,
-    ) -> ridgepoint::Result<Self> {
-        let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
-        let step =
-            batch.steps(&served.steps).estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
-        let explanation = if explain { explain::longest(&step) } else { Vec::new() };
-        Ok(Prediction { served, step, efficiency, explanation })
-    }
-
-    /// Adds warnings to those of the step.
-    #[cfg(feature = "serve")]
-    pub fn warn(&mut self, warnings: &[String]) {
-        self.step.warnings.extend_from_slice(warnings);
-    }
-}
-
-impl Serialize for Prediction {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let subject = Subject {
-            model: &self.served.model.name,
-            hardware: &self.served.hardware.name,
-            deployment: &self.served.deployment,
-            serving_engine: self.served.steps.engine(),
-            efficiency: self.efficiency,
-            correction: CorrectionInfo::of(self.served.steps.correction()),
-        };
-        StepReport::new(subject, &self.step, &self.explanation).serialize(serializer)
-    }
+    Ok(Outcome::of(PredictedStep::new(Arc::new(served), efficiency, &batch, args.explain)?))
 }

@@ -1,16 +1,18 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::internals::physics::{BatchSums, GraphMode, OperatorGroup};
-use ridgepoint::internals::units::{duration, si};
+use ridgepoint::Correction;
+use ridgepoint::EfficiencyMode;
+use ridgepoint::OperatorGroup;
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::physics::{BatchSums, GraphMode};
+use ridgepoint::units::{duration, si};
 use ridgepoint::{OperatorEstimate, StepEstimate};
+use ridgepoint_lab::predict_step::PredictedStep;
 
-use super::Prediction;
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, percent, plural, quantity};
 
-impl Report for Prediction {
+impl Report for PredictedStep {
     fn lay_out(&self, page: &mut Page) {
         let step = &self.step;
         let is_ideal = self.efficiency == EfficiencyMode::Ideal;

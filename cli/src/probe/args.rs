@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::NonEmptyStringValueParser as NotEmpty;
 use clap::{Args, value_parser};
-use ridgepoint::internals::input::{FileKind, read_text};
+use ridgepoint::input::{FileKind, read_text};
 use ridgepoint_probe::{Api, Ladder, Limits, Settings, Target, Trust};
 
 use crate::common::above_zero;

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
-use ridgepoint::internals::replay::KvMetrics;
-use ridgepoint::internals::replay::export::{
+use ridgepoint_replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
-use ridgepoint::internals::workload::Content;
-use ridgepoint::replay::{EngineConfig, Metrics, Replay, RequestRecord};
+use ridgepoint_replay::workload::Content;
+use ridgepoint_replay::{EngineConfig, KvMetrics, Metrics, Replay, RequestRecord};
 
 use crate::output::{Force, Kind, OutputFile, Outputs};
 

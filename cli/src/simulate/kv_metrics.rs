@@ -1,14 +1,8 @@
 //! The tables of `--kv-metrics`: lives of KV blocks, hits by prefix group, the host's time, and the break-even of prefix caching.
 
-use ridgepoint::internals::replay::{BlockStats, Hits, HostCost, KvMetrics, PrefixCacheBalance, PrefixGroup};
-use ridgepoint::replay::EngineConfig;
+use ridgepoint_replay::{BlockStats, Hits, HostCost, KvMetrics, PrefixCacheBalance, PrefixGroup};
 
 use crate::text::{Page, Rows, count, four_digits, number, percent, plural, shown};
-
-/// Returns a remark if no hashing was timed near this block size.
-pub fn remark(metrics: &KvMetrics, engine: &EngineConfig) -> Option<String> {
-    metrics.host.as_ref()?.prices.extrapolated(engine.block_size)
-}
 
 /// Puts the metrics on a page.
 pub fn lay_out(metrics: &KvMetrics, page: &mut Page) {

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, value_parser};
-use ridgepoint::internals::replay::export::BenchRun;
-use ridgepoint::internals::workload::ReplicaShare;
-use ridgepoint::workload::Load;
-use ridgepoint::workload::requests::Format;
+use ridgepoint_lab::simulate::GeneratedLoad;
+use ridgepoint_replay::export::BenchRun;
+use ridgepoint_replay::workload::Load;
+use ridgepoint_replay::workload::ReplicaShare;
+use ridgepoint_replay::workload::requests::Format;
 
 use crate::common::{above_zero, at_least_zero};
-
-/// Rounds of a closed loop whose number of requests is not given.
-pub const ROUNDS: u64 = 10;
 
 const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request-rate)";
 
@@ -31,15 +29,15 @@ pub struct LoadArgs {
     #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]
     requests_format: Option<Format>,
     #[command(flatten)]
-    generated: GeneratedLoad,
+    generated: GeneratedArgs,
     /// Seed of random arrival and think times and of --noise; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]
     pub seed: u64,
 }
 
 /// Requests or sessions of a few numbers. One of `request_rate` and `concurrency` is given, with lengths.
-#[derive(Debug, Default, Args)]
-pub struct GeneratedLoad {
+#[derive(Debug, Args)]
+pub struct GeneratedArgs {
     /// Closed loop: keep N requests in flight; a new one starts when one finishes. With --turns, N sessions at once
     #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, requires_all = ["input_len", "output_len"])]
@@ -85,37 +83,21 @@ pub struct GeneratedLoad {
     pub think_time_s: Option<f64>,
 }
 
-impl GeneratedLoad {
-    /// The load of these numbers: sessions if there are turns or a shared prefix, and equal requests otherwise.
-    pub fn load(&self) -> Load {
-        let GeneratedLoad { request_rate, concurrency, burstiness, .. } = *self;
-        let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
-        let [num_requests, num_sessions] = [self.num_requests, self.num_sessions].map(|number| number.map(u64::from));
-        let rounds = concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
-        let prefix_len = self.prefix_len.unwrap_or(0);
-        if self.turns.is_some() || prefix_len > 0 {
-            return Load::Sessions {
-                sessions_per_s: request_rate,
-                concurrency,
-                num_sessions: num_sessions.or(num_requests).unwrap_or(rounds),
-                turns: self.turns.unwrap_or(1),
-                prefix_len,
-                input_len,
-                output_len,
-                think_time_s: self.think_time_s.unwrap_or(0.0),
-                burstiness,
-            };
-        }
-        if let Some(concurrency) = concurrency {
-            let num_requests = num_requests.unwrap_or(rounds);
-            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
-        }
-        Load::OpenLoop {
-            requests_per_s: request_rate.unwrap_or_default(),
+impl GeneratedArgs {
+    fn numbers(&self) -> GeneratedLoad {
+        let GeneratedArgs { concurrency, request_rate, input_len, output_len, num_requests, burstiness, .. } = *self;
+        let GeneratedArgs { turns, num_sessions, prefix_len, think_time_s, .. } = *self;
+        GeneratedLoad {
+            concurrency,
+            request_rate,
             input_len,
             output_len,
-            num_requests: num_requests.unwrap_or_default(),
-            burstiness: burstiness.unwrap_or(1.0),
+            num_requests,
+            burstiness,
+            turns,
+            num_sessions,
+            prefix_len,
+            think_time_s,
         }
     }
 }
@@ -129,7 +111,7 @@ impl LoadArgs {
         if let Some(path) = &self.requests {
             return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
-        self.generated.load()
+        self.generated.numbers().load()
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.

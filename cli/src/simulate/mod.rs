@@ -1,43 +1,34 @@
-//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `details` adds the parts that some loads and servers alone have, which are those of `sessions`, `offload`,
-//! `disk` and `kv_metrics`. `files` writes beside the report, `table` lays it out.
+//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late.
+//! `files` writes traces and results, `table` lays the report out with `sessions`, `offload`, `disk` and `kv_metrics`.
 
 mod cold;
-mod details;
 mod disk;
 mod files;
 mod kv_metrics;
 mod load;
 mod offload;
-mod report;
 mod sessions;
 mod table;
-mod tiers;
 
 use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 
 use clap::Args;
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::internals::replay::KvWatch;
-use ridgepoint::internals::replay::export::TokenMeta;
-use ridgepoint::internals::workload::{KeptContents, check_memory};
+use ridgepoint::latency::FittedBlackBox;
+use ridgepoint_lab::served::Served;
+use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
+use ridgepoint_replay::KvWatch;
+use ridgepoint_replay::export::TokenMeta;
+use ridgepoint_replay::workload::{KeptContents, check_memory};
 
-use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, number_in};
-use crate::deployment::Served;
+use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
-use cold::{ColdArgs, ColdReport};
-pub use details::Details;
+use cold::ColdArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
-#[cfg(feature = "serve")]
-pub use load::{GeneratedLoad, ROUNDS};
-pub use report::{Server, Simulation};
-pub use tiers::FewerTiers;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -64,39 +55,8 @@ pub struct Simulate {
     output: OutputArgs,
 }
 
-/// By how much steps scatter.
-#[derive(Debug, Clone, Copy)]
-pub enum Noise {
-    /// As the correction says.
-    OfCorrection,
-    /// The standard deviation of a factor's logarithm.
-    Sigma(f64),
-}
-
-/// The spread that is taken if none is given.
-const OF_CORRECTION: &str = "correction";
-
-/// Values of a spread.
-pub const NOISE: &str = "a number from 0 to 1, or correction";
-
 fn noise(text: &str) -> Result<Noise, String> {
     Noise::parse(text).ok_or_else(|| format!("must be {NOISE}"))
-}
-
-impl Noise {
-    /// The spread of a text; `None` if it is none.
-    pub fn parse(text: &str) -> Option<Self> {
-        let sigma = || number_in(0.0..=1.0)(text).ok().map(Noise::Sigma);
-        if text == OF_CORRECTION { Some(Noise::OfCorrection) } else { sigma() }
-    }
-
-    /// The standard deviation; `None` without the correction that has it.
-    pub fn sigma(self, correction: Option<&Correction>) -> Option<f64> {
-        match self {
-            Noise::Sigma(sigma) => Some(sigma),
-            Noise::OfCorrection => correction.map(|correction| correction.scatter.step),
-        }
-    }
 }
 
 /// Replays a load.
@@ -158,8 +118,11 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     bar.finish_and_clear();
     let (mut replayed, ((collected, _), watch)) = replayed?;
     sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
-    let start =
-        cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held, has_sessions)).transpose()?;
+    let start = cold
+        .as_ref()
+        .zip(replayed.held.take())
+        .map(|(cold, held)| cold::report(cold, held, has_sessions))
+        .transpose()?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
@@ -181,7 +144,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         Some(Err(panic)) => std::panic::resume_unwind(panic),
     };
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
-    simulation.warn(start.as_ref().map(ColdReport::remark));
+    simulation.warn(start.as_ref().map(StartReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());

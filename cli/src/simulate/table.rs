@@ -1,10 +1,10 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::internals::replay::StageMetrics;
-use ridgepoint::internals::replay::{Factors, Intervals, TTFT_TAIL_REMARK};
+use ridgepoint_lab::simulate::{GIVEN, Simulation};
+use ridgepoint_replay::StageMetrics;
+use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
-use super::report::GIVEN;
-use super::{Simulation, kv_metrics};
+use super::{cold, kv_metrics, offload, sessions};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -18,25 +18,25 @@ impl Report for Simulation {
             page.blank();
         }
         page.paragraph("", &self.title);
-        page.paragraph("KV blocks  ", &self.kv_blocks());
+        page.paragraph("KV blocks  ", &kv_blocks(self));
         page.paragraph("load       ", &self.load);
         page.paragraph("times      ", &self.latency_model);
-        if let Some(cold) = &self.cold {
-            cold.lay_out(page);
+        if let Some(start) = &self.cold {
+            cold::lay_out(start, page);
         }
         page.blank();
-        self.latencies(page);
+        latencies(self, page);
         page.paragraph("tails      ", TTFT_TAIL_REMARK);
         page.blank();
-        if let Some(sessions) = &self.sessions {
-            sessions.lay_out(page);
+        if let Some(turns) = &self.sessions {
+            sessions::lay_out(turns, page);
             page.blank();
         }
-        self.throughput(page);
+        throughput(self, page);
         page.blank();
-        self.engine_lines(page);
-        if let Some(offload) = &self.kv_offload {
-            offload.lay_out(page);
+        engine_lines(self, page);
+        if let Some(tier) = &self.kv_offload {
+            offload::lay_out(tier, page);
         }
         if let Some(metrics) = &self.kv_metrics {
             page.blank();
@@ -46,89 +46,85 @@ impl Report for Simulation {
     }
 }
 
-impl Simulation {
-    fn kv_blocks(&self) -> String {
-        let (blocks, block_size) = (count(self.engine.num_gpu_blocks), u64::from(self.engine.block_size));
-        let (usable, states) = (self.engine.usable_blocks(), self.engine.state_blocks_per_request);
-        let room = match states {
-            0 => format!("room for {} of requests", plural(u64::from(usable) * block_size, "token")),
-            // Each request holds the blocks of its states and at least one of tokens.
-            _ => {
-                let requests = plural(u64::from(usable / (states + 1)), "request");
-                format!("{} of each request for its states: room for at most {requests}", count(states))
-            }
-        };
-        format!("{blocks} of {}, {room} ({})", plural(block_size, "token"), self.kv_blocks_from)
-    }
-
-    /// The whole run, and its stages if there are several.
-    fn rows(&self) -> impl Iterator<Item = (String, &StageMetrics)> {
-        let shown = if self.stages.len() > 2 { self.stages.len() } else { 1 };
-        let name = |of: &StageMetrics| of.stage.map_or_else(|| "all".to_owned(), |stage| stage.to_string());
-        self.stages.iter().take(shown).map(move |of| (name(of), of))
-    }
-
-    fn latencies(&self, page: &mut Page) {
-        let of = |factors: fn(&Intervals) -> Factors| self.intervals.as_ref().map(factors);
-        let metrics = self.rows().flat_map(|(stage, metrics)| {
-            [
-                (stage, "TTFT", metrics.ttft_ms, of(|of| of.ttft)),
-                (String::new(), "TPOT", metrics.tpot_ms, of(|of| of.tpot)),
-                (String::new(), "ITL", metrics.itl_ms, of(|of| of.itl)),
-                (String::new(), "E2E", metrics.e2e_ms, of(|of| of.e2e)),
-            ]
-        });
-        let interval =
-            |(mean, of): (f64, Factors)| format!("{:.2} to {:.2}", mean * of.lower_factor, mean * of.upper_factor);
-        let rows = Rows::of(metrics)
-            .left("stage", |(stage, ..)| stage.clone())
-            .left("ms", |(_, metric, ..)| (*metric).to_owned())
-            .distribution("mean", |(_, _, of, _)| *of)
-            .right("90 % interval of the mean", |(_, _, of, factors)| {
-                shown(of.map(|of| of.mean).zip(*factors), interval)
-            });
-        page.rows(&rows, &["p50"]);
-    }
-
-    fn throughput(&self, page: &mut Page) {
-        let rows = Rows::of(self.rows())
-            .left("stage", |(stage, _)| stage.clone())
-            .right("sent", |(_, of)| count(of.requests))
-            .right("finished", |(_, of)| count(of.finished))
-            .right("refused", |(_, of)| count(of.rejected))
-            .right("stopped", |(_, of)| count(of.unfinished))
-            .right("seconds", |(_, of)| number(of.duration_s))
-            .right("requests/s", |(_, of)| number(of.requests_per_s))
-            .right("output tokens/s", |(_, of)| number(of.output_tokens_per_s))
-            .right("all tokens/s", |(_, of)| number(of.total_tokens_per_s));
-        page.rows(&rows, &["all tokens/s", "stopped", "refused", "seconds"]);
-        if let Some(all) = &self.all_replicas {
-            let (replicas, requests) = (count(self.deployment.data_parallel_size), number(all.requests_per_s));
-            let tokens = number(all.output_tokens_per_s);
-            page.line(&format!("All {replicas} replicas: {requests} requests/s, {tokens} output tokens/s."));
+fn kv_blocks(of: &Simulation) -> String {
+    let (blocks, block_size) = (count(of.engine.num_gpu_blocks), u64::from(of.engine.block_size));
+    let (usable, states) = (of.engine.usable_blocks(), of.engine.state_blocks_per_request);
+    let room = match states {
+        0 => format!("room for {} of requests", plural(u64::from(usable) * block_size, "token")),
+        // Each request holds the blocks of its states and at least one of tokens.
+        _ => {
+            let requests = plural(u64::from(usable / (states + 1)), "request");
+            format!("{} of each request for its states: room for at most {requests}", count(states))
         }
-    }
+    };
+    format!("{blocks} of {}, {room} ({})", plural(block_size, "token"), of.kv_blocks_from)
+}
 
-    fn engine_lines(&self, page: &mut Page) {
-        let (counted, shares) = (&self.counters.counted, &self.counters);
-        let share = |share: Option<f64>| shown(share, percent);
-        let (prompts, busy) = (share(shares.prefill_token_share), share(shares.gpu_busy_share));
-        let (steps, tokens) = (count(counted.steps), number(shares.mean_step_tokens));
-        let steps = format!(
-            "{steps}, {tokens} tokens each on average; {prompts} of the tokens are of prompts; GPUs busy {busy} of the time"
-        );
-        page.paragraph("steps      ", &steps);
-        let (running, waiting) = (count(counted.max_running), count(counted.max_waiting));
-        let preemptions = plural(counted.preemptions, "preemption");
-        let recomputed = plural(counted.recomputed_tokens, "token");
-        let queues = format!("at most {running} running and {waiting} waiting; {preemptions}, {recomputed} recomputed");
-        page.paragraph("queues     ", &queues);
-        let cache = match shares.cache_hit_share {
-            _ if !self.engine.enable_prefix_caching => "off".to_owned(),
-            None => "never looked up".to_owned(),
-            Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
-        };
-        let peak = share(shares.peak_kv_share);
-        page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
+/// The whole run, and its stages if there are several.
+fn stages(of: &Simulation) -> impl Iterator<Item = (String, &StageMetrics)> {
+    let shown = if of.stages.len() > 2 { of.stages.len() } else { 1 };
+    let name = |of: &StageMetrics| of.stage.map_or_else(|| "all".to_owned(), |stage| stage.to_string());
+    of.stages.iter().take(shown).map(move |of| (name(of), of))
+}
+
+fn latencies(simulation: &Simulation, page: &mut Page) {
+    let of = |factors: fn(&Intervals) -> Factors| simulation.intervals.as_ref().map(factors);
+    let metrics = stages(simulation).flat_map(|(stage, metrics)| {
+        [
+            (stage, "TTFT", metrics.ttft_ms, of(|of| of.ttft)),
+            (String::new(), "TPOT", metrics.tpot_ms, of(|of| of.tpot)),
+            (String::new(), "ITL", metrics.itl_ms, of(|of| of.itl)),
+            (String::new(), "E2E", metrics.e2e_ms, of(|of| of.e2e)),
+        ]
+    });
+    let interval =
+        |(mean, of): (f64, Factors)| format!("{:.2} to {:.2}", mean * of.lower_factor, mean * of.upper_factor);
+    let rows = Rows::of(metrics)
+        .left("stage", |(stage, ..)| stage.clone())
+        .left("ms", |(_, metric, ..)| (*metric).to_owned())
+        .distribution("mean", |(_, _, of, _)| *of)
+        .right("90 % interval of the mean", |(_, _, of, factors)| shown(of.map(|of| of.mean).zip(*factors), interval));
+    page.rows(&rows, &["p50"]);
+}
+
+fn throughput(simulation: &Simulation, page: &mut Page) {
+    let rows = Rows::of(stages(simulation))
+        .left("stage", |(stage, _)| stage.clone())
+        .right("sent", |(_, of)| count(of.requests))
+        .right("finished", |(_, of)| count(of.finished))
+        .right("refused", |(_, of)| count(of.rejected))
+        .right("stopped", |(_, of)| count(of.unfinished))
+        .right("seconds", |(_, of)| number(of.duration_s))
+        .right("requests/s", |(_, of)| number(of.requests_per_s))
+        .right("output tokens/s", |(_, of)| number(of.output_tokens_per_s))
+        .right("all tokens/s", |(_, of)| number(of.total_tokens_per_s));
+    page.rows(&rows, &["all tokens/s", "stopped", "refused", "seconds"]);
+    if let Some(all) = &simulation.all_replicas {
+        let (replicas, requests) = (count(simulation.deployment.data_parallel_size), number(all.requests_per_s));
+        let tokens = number(all.output_tokens_per_s);
+        page.line(&format!("All {replicas} replicas: {requests} requests/s, {tokens} output tokens/s."));
     }
+}
+
+fn engine_lines(of: &Simulation, page: &mut Page) {
+    let (counted, shares) = (&of.counters.counted, &of.counters);
+    let share = |share: Option<f64>| shown(share, percent);
+    let (prompts, busy) = (share(shares.prefill_token_share), share(shares.gpu_busy_share));
+    let (steps, tokens) = (count(counted.steps), number(shares.mean_step_tokens));
+    let steps = format!(
+        "{steps}, {tokens} tokens each on average; {prompts} of the tokens are of prompts; GPUs busy {busy} of the time"
+    );
+    page.paragraph("steps      ", &steps);
+    let (running, waiting) = (count(counted.max_running), count(counted.max_waiting));
+    let preemptions = plural(counted.preemptions, "preemption");
+    let recomputed = plural(counted.recomputed_tokens, "token");
+    let queues = format!("at most {running} running and {waiting} waiting; {preemptions}, {recomputed} recomputed");
+    page.paragraph("queues     ", &queues);
+    let cache = match shares.cache_hit_share {
+        _ if !of.engine.enable_prefix_caching => "off".to_owned(),
+        None => "never looked up".to_owned(),
+        Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
+    };
+    let peak = share(shares.peak_kv_share);
+    page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
 }

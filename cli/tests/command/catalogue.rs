@@ -17,7 +17,7 @@ fn every_built_in_model_is_listed_with_its_size() {
     assert_eq!(llama["parameters"]["total"].as_u64(), Some(8_030_261_248));
     assert_eq!(llama["num_layers"].as_u64(), Some(32));
     assert_eq!(llama["hf_ids"][0], "meta-llama/Meta-Llama-3.1-8B");
-    let own = ridgepoint::internals::correction::builtin_corrections().unwrap();
+    let own = ridgepoint::correction::builtin_corrections().unwrap();
     for model in models {
         let has_own = own.iter().any(|correction| model["name"] == correction.name.as_str());
         assert_eq!(model["correction"]["level"], if has_own { "model" } else { "global" }, "{model}");

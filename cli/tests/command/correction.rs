@@ -3,7 +3,9 @@
 use crate::cli_support;
 
 use cli_support::{Folder, Run, run};
-use ridgepoint::internals::correction::{Correction, HostTimes, Level, Scatter, Term, builtin_corrections};
+use ridgepoint::Correction;
+use ridgepoint::correction::{Level, Scatter, Term, builtin_corrections};
+use ridgepoint::latency::HostTimes;
 use serde_json::{Value, json};
 
 const LLAMA: &str = "--model llama-3.1-8b --hardware h100";

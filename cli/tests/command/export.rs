@@ -3,7 +3,9 @@
 use crate::cli_support;
 
 use cli_support::{Folder, run};
-use ridgepoint::internals::correction::{Correction, HostTimes, Term};
+use ridgepoint::Correction;
+use ridgepoint::correction::Term;
+use ridgepoint::latency::HostTimes;
 use serde_json::Value;
 
 fn export(line: &str) -> cli_support::Run {

@@ -3,7 +3,8 @@
 use crate::cli_support;
 
 use cli_support::{Folder, Run, run};
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
 
 fn fit(line: &str) -> Run {
     run(&[&["fit"][..], &line.split_ascii_whitespace().collect::<Vec<_>>()].concat())

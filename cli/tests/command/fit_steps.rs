@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use cli_support::{Folder, Run, run};
 use ingest_support::{at, event, export, span};
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::Correction;
+use ridgepoint::correction::Level;
 use serde_json::{Value, json};
 
 const HEADER: &str = "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\

@@ -2,12 +2,12 @@
 
 use arbitrary::{Result, Unstructured};
 use ridgepoint::latency::FixedLatency;
-use ridgepoint::replay::{EngineConfig, Outcome, Replay, SchedulingPolicy, replay};
-use ridgepoint::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, Outcome, Replay, SchedulingPolicy, replay};
 
-#[path = "../../../tests/common/loads.rs"]
+#[path = "../../../replay/tests/common/loads.rs"]
 mod loads;
-#[path = "../../../tests/common/replay.rs"]
+#[path = "../../../replay/tests/common/replay.rs"]
 mod observed;
 use loads::load;
 use observed::Recorder;

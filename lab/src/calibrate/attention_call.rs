@@ -1,10 +1,10 @@
 //! Measured attention calls that no table holds: prefill chunks on prior KV, and decodes of uneven lengths.
 
-use ridgepoint::internals::efficiency::curve::mean_attention;
-use ridgepoint::internals::efficiency::family::{AttentionKey, HeadSize};
-use ridgepoint::internals::physics::AttentionHeads;
-use ridgepoint::internals::physics::attention::AttentionShape;
-use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::physics::AttentionHeads;
+use ridgepoint::physics::attention::AttentionShape;
+use ridgepoint::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::unstable::efficiency::curve::mean_attention;
+use ridgepoint::unstable::efficiency::family::{AttentionKey, HeadSize};
 
 use super::report::TOO_LONG;
 use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};

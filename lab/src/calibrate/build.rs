@@ -9,11 +9,11 @@ use super::family::CalibratedFamily;
 use super::fill::estimate;
 use super::fit::fit_coefficients;
 use super::trees::Forest;
-use ridgepoint::internals::efficiency::Provenance;
-use ridgepoint::internals::efficiency::family::{CallShape, SeriesKey};
-use ridgepoint::internals::efficiency::grid::Grid;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Series;
+use ridgepoint::Provenance;
+use ridgepoint::unstable::efficiency::family::{CallShape, SeriesKey};
+use ridgepoint::unstable::efficiency::grid::Grid;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::Series;
 use ridgepoint::{Error, Hardware, Result};
 
 /// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{KernelFamily, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, Table, write_table};
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{KernelFamily, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::{Series, SeriesDraft, SeriesHeader, Table, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::table::Series;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
 
 use super::build::{Row, build, by_series};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::family::FAMILIES;
-use ridgepoint::internals::input::{FileKind, Keys, Log, NumberRange, parse_toml, read_text};
+use ridgepoint::input::{FileKind, Keys, Log, NumberRange, parse_toml, read_text};
+use ridgepoint::unstable::efficiency::family::FAMILIES;
 use ridgepoint::{Hardware, Result};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The properties of a kernel family that only calibration needs, as plain data, and the place of a row.
 
-use ridgepoint::internals::efficiency::family::{KernelFamily, SeriesKey};
+use ridgepoint::unstable::efficiency::family::{KernelFamily, SeriesKey};
 
 use super::attention_call::AttentionCall;
 use super::families::{allreduce, attention, batched_gemm, gemm, linear_attention, moe, nccl};

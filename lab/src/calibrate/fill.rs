@@ -2,7 +2,7 @@
 //! interpolation; the estimate is their weighted median, which one glitch along one axis does not spoil.
 #![expect(clippy::indexing_slicing, reason = "cells and axes are counted from the grid's own shape")]
 
-use ridgepoint::internals::efficiency::grid::{Grid, MAX_AXES};
+use ridgepoint::unstable::efficiency::grid::{Grid, MAX_AXES};
 
 /// Measured cells used on each side of a cell, per axis.
 const DEPTH: usize = 2;
@@ -74,7 +74,7 @@ fn weighted_median(candidates: &mut [(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::Provenance;
+    use ridgepoint::Provenance;
 
     #[test]
     fn a_glitch_along_one_axis_does_not_move_the_estimate() {

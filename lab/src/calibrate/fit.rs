@@ -3,8 +3,8 @@
 //! stay positive.
 
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::family::CallShape;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::family::CallShape;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use crate::huber::HUBER_DELTA;
 use crate::solver::{NumericFit, Options, Parameter, minimise};
@@ -53,8 +53,8 @@ pub fn fit_coefficients(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-    use ridgepoint::internals::physics::communication::ExchangeShape;
+    use ridgepoint::physics::communication::ExchangeShape;
+    use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {

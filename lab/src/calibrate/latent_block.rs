@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
-use ridgepoint::internals::physics::{OperatorId, OperatorKind, StepPlan};
-use ridgepoint::{DType, Deployment, Hardware, Model, Request, Result};
+use ridgepoint::physics::{OperatorId, OperatorKind, StepPlan};
+use ridgepoint::unstable::efficiency::{Tables, Timer};
+use ridgepoint::{DType, Deployment, EfficiencyMode, Hardware, Model, Request, Result};
 
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
 use super::source::Source;

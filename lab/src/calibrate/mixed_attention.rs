@@ -1,11 +1,12 @@
 //! Measured attention calls of prefill chunks beside decodes. No table holds them: a check predicts them as a step's attention is.
 
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve};
-use ridgepoint::internals::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::{Provenance, Tables, mixed};
-use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::internals::physics::{AttentionHeads, Kernel};
+use ridgepoint::Provenance;
+use ridgepoint::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::physics::{AttentionHeads, Kernel};
+use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::{Tables, mixed};
 use ridgepoint::{Hardware, Result};
 
 use super::attention_call::{UNEVEN_WINDOW, heads_of};

@@ -8,13 +8,14 @@ use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve};
-use ridgepoint::internals::efficiency::family::{AttentionKey, DECODE, KernelFamily, PREFILL};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Found, Provenance, Tables, Timer, if_any};
-use ridgepoint::internals::physics::attention::AttentionShape;
-use ridgepoint::internals::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
+use ridgepoint::physics::attention::AttentionShape;
+use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
+use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, KernelFamily, PREFILL};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::{Found, Tables, Timer, if_any};
 use ridgepoint::{DType, Hardware, Result};
+use ridgepoint::{EfficiencyMode, Provenance};
 
 /// Report name of prefill chunks on prior KV.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";

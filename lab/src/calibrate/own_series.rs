@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::KernelFamily;
-use ridgepoint::internals::efficiency::table::SeriesHeader;
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::KernelFamily;
+use ridgepoint::unstable::efficiency::table::SeriesHeader;
 use ridgepoint::{Error, Hardware, Result};
 
 /// Why a row is not scored if the tables have no series of its kernel.
@@ -33,7 +33,7 @@ pub(super) fn own_series(
 #[cfg(test)]
 mod tests {
     use ridgepoint::Engine;
-    use ridgepoint::internals::efficiency::family::DECODE;
+    use ridgepoint::unstable::efficiency::family::DECODE;
 
     use super::*;
 

@@ -36,8 +36,8 @@ pub fn merge_repeated(rows: &[Row]) -> (Vec<Row>, LeftOut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::family::SeriesKey;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row {
         Row { key: SeriesKey::Gemm(key), point: vec![4096.0, 1024.0, m], time_us, source: source.into() }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::family::KernelFamily;
+use ridgepoint::unstable::efficiency::family::KernelFamily;
 use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
@@ -197,8 +197,8 @@ impl FirstEngines<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::family::SeriesKey;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::Row;
@@ -81,8 +81,8 @@ pub(super) fn leave_out_too_fast(
 mod tests {
     use super::*;
     use crate::calibrate::families::gemm;
-    use ridgepoint::internals::dtype::MatmulFormat;
-    use ridgepoint::internals::efficiency::family::SeriesKey;
+    use ridgepoint::dtype::MatmulFormat;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     /// A bf16 GEMM of 8192³: 1.1e12 FLOP, 1,112 µs at the 989 TFLOP/s of an H100.
     fn row(key: MatmulFormat, time_us: f64) -> Row {

@@ -2,9 +2,9 @@
 #![expect(clippy::indexing_slicing, reason = "a matrix has a row for every parameter")]
 
 use nalgebra::DMatrix;
-use ridgepoint::internals::cold_start::{FittedRate, RateName, Rates};
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
+use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::cold_start::{FittedRate, RateName, Rates};
 use serde::Serialize;
 
 use super::measured::{Measured, Sum};

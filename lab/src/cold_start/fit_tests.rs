@@ -6,9 +6,9 @@ use std::path::Path;
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
-use ridgepoint::internals::cold_start::{ColdStart, CompileCache, Rate, RateName, Rates, Storage};
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
+use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Hardware, Model, Options, StepModel};
+use ridgepoint_replay::cold_start::{ColdStart, CompileCache, Rate, RateName, Rates, Storage};
 
 use super::*;
 

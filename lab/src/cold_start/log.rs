@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::cold_start::CompileCache;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::cold_start::CompileCache;
 
 use super::line::{Bar, bar, elapsed_s, number_after, process, ranks, stamp_s};
 use crate::ingest::{ServerLabels, file_name, for_each_line};

@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use ridgepoint::internals::cold_start::CompileCache;
+use ridgepoint_replay::cold_start::CompileCache;
 
 use super::{StartLog, read_start_logs};
 

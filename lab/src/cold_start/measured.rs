@@ -1,6 +1,6 @@
 //! The times of a logged start beside the rates that make them up.
 
-use ridgepoint::internals::cold_start::{Amounts, CompileCache, RateName, Rates, Seconds, TermName};
+use ridgepoint_replay::cold_start::{Amounts, CompileCache, RateName, Rates, Seconds, TermName};
 use serde::Serialize;
 
 use super::log::StartLog;

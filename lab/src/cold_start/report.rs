@@ -1,8 +1,8 @@
 //! Logged starts of one model, measured beside predicted, and the rates that are fitted to them.
 
-use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Rates, Seconds, TermName};
-use ridgepoint::internals::units::GIB;
+use ridgepoint::units::GIB;
 use ridgepoint::{CudagraphMode, Deployment, Error, Hardware, Model, Options, Result, StepModel};
+use ridgepoint_replay::cold_start::{ColdStart, CompileCache, FittedRates, Rates, Seconds, TermName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

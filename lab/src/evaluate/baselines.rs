@@ -9,10 +9,8 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
 use ridgepoint::Result;
-use ridgepoint::internals::latency::ChangedSteps;
-use ridgepoint::internals::replay::MAX_GPU_BLOCKS;
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel};
-use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, replay};
+use ridgepoint::latency::{CalibratedRoofline, ChangedSteps, HostTimes, KvTransfers, LatencyModel};
+use ridgepoint_replay::{EngineConfig, KvOffload, MAX_GPU_BLOCKS, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;

@@ -9,7 +9,7 @@ use super::measured::WHOLE_RUN;
 use super::metric::Metric;
 use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::latency::BlackBox;
-use ridgepoint::replay::RequestRecord;
+use ridgepoint_replay::RequestRecord;
 
 /// Steps until the first token with one step in flight: the rest of a step (half of one on average), the step that is
 /// already scheduled, and the request's own.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::fold::Labels;
 use super::measured::Measured;
-use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
-use ridgepoint::server_config::ServedEngine;
-use ridgepoint::workload::Workload;
-use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel};
+use ridgepoint::{
+    Correction, CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel,
+};
+use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::workload::Workload;
+use ridgepoint_replay::{EngineConfig, Observer, Replay, replay};
 
 /// Memory that the replay of a run may take, GiB: four million requests.
 pub const MAX_MEMORY_GIB: f64 = 1.0;

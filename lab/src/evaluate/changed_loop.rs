@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use ridgepoint::Result;
-use ridgepoint::workload::{ClosedLoop, FixedList, RequestShape, Workload, WorkloadRequest};
+use ridgepoint_replay::workload::{ClosedLoop, FixedList, RequestShape, Workload, WorkloadRequest};
 
 /// Lengths are drawn evenly from this share below the row's to this share above. Assumed: enough that rounds dissolve, and the
 /// mean stays the row's.

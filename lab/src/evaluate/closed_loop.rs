@@ -17,12 +17,11 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
-use ridgepoint::internals::hardware::Architecture;
-use ridgepoint::internals::workload::check_memory;
+use ridgepoint::hardware::Architecture;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::replay::EngineConfig;
-use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
+use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::workload::{ClosedLoop, RequestShape, Workload, check_memory};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -61,18 +60,10 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
         return Err(Error::invalid_argument("osl", "1", "a single token has no time per output token"));
     }
     let (model, mut notes) = model_of(row, data_dir)?;
-    let one_replica = row.as_one_replica();
-    if let Some(one) = &one_replica {
-        notes.push(format!(
-            "attention_dp_size = {} and tp_size = {} are taken for the same GPUs, with {} requests in flight",
-            row.attention_dp_size, row.tp_size, one.concurrency
-        ));
-    }
-    let row = one_replica.as_ref().unwrap_or(row);
     if row.backend != REPLAYED_BACKEND {
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler", row.backend));
     }
-    let hardware = Hardware::find_in(data_dir, &row.system)?;
+    let hardware = ridgepoint_replay::find_hardware(data_dir, &row.system)?;
     let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware), ..deployment(row, &model)? };
     if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
         notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());
@@ -268,16 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn ranks_written_twice_are_run_once_with_all_requests() {
-        let minimax = "a,vllm,0.18.0,MiniMaxAI/MiniMax-M2.5,h100_sxm,fp8,1024,128,fp8,fp8,8,4,1,4,1,16,84.5,16.25";
-        let (cases, skipped) = made(&[minimax]);
-        assert!(skipped.is_empty(), "{skipped:?}");
-        assert_eq!(cases[0].concurrency, vec![Some(32)]);
-        let note = "attention_dp_size = 4 and tp_size = 4 are taken for the same GPUs, with 32 requests in flight";
-        assert!(cases[0].notes.iter().any(|known| known == note), "{:?}", cases[0].notes);
-    }
-
-    #[test]
     fn rows_that_cannot_be_run_say_why() {
         assert!(reason(&QWEN.replace("1024,128", "1024,1")).contains("osl: '1'"));
         assert!(reason(&QWEN.replace("h100_sxm", "h101")).contains("unknown hardware 'h101'"));
@@ -299,6 +280,9 @@ mod tests {
         assert!(!deployment_of(&moe.replace(",2,1,8,", ",1,4,1,")).expect("a deployment").enable_expert_parallel);
         let part = deployment_of(&moe.replace(",2,1,8,", ",2,2,4,")).expect_err("half of the ranks").to_string();
         assert!(part.contains("moe_ep_size: '4' with moe_tp_size = 2") && part.contains("= 8 ranks"), "{part}");
+        // n GPUs that an export files as tp_size = attention_dp_size = n with experts over n² ranks are n² GPUs here.
+        let squared = deployment_of(&moe.replace(",4,1,2,1,8,", ",4,1,4,1,16,")).expect("taken as written");
+        assert_eq!((squared.tensor_parallel_size, squared.data_parallel_size), (4, 4));
         // A dense model has no experts to spread.
         assert!(!deployment_of(&QWEN.replace(",,1,1,84.5", ",,1,4,84.5")).expect("dense").enable_expert_parallel);
     }

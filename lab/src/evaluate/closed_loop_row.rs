@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader, head};
+use ridgepoint::input::{FileKind, Input};
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{DType, Error, Location, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader, head};
 
 const COLUMNS: Columns = Columns {
     optional: "kv_cache_dtype",
@@ -149,19 +150,6 @@ impl ClosedLoopRow {
         let (id, (ttft_ms, tpot_ms)) = (String::new(), (0.0, 0.0));
         format!("{:?}", ClosedLoopRow { id, concurrency: 0, ttft_ms, tpot_ms, ..self.clone() })
     }
-
-    /// The one replica that a row with `tp_size = attention_dp_size = n` and `moe_ep_size = n²` means: `n` GPUs with `n` times the
-    /// row's requests in flight. `None` for any other row.
-    ///
-    /// # Source
-    /// Public rows of MiniMax-M2.5 on B200 and H100. Such rows have, to about 1 %, the times of rows with `tp_size = moe_ep_size = n`
-    /// and `n` times the requests. Replicas on GPUs of their own would be faster.
-    pub fn as_one_replica(&self) -> Option<Self> {
-        let replicas = self.attention_dp_size;
-        let is_squared = replicas > 1 && replicas == self.tp_size && self.moe_ep_size == replicas.checked_mul(replicas);
-        let concurrency = self.concurrency.checked_mul(replicas).filter(|_| is_squared)?;
-        Some(ClosedLoopRow { concurrency, attention_dp_size: 1, moe_ep_size: Some(replicas), ..self.clone() })
-    }
 }
 
 #[cfg(test)]
@@ -222,18 +210,6 @@ mod tests {
         assert_eq!((format(""), format("auto"), format("fp8")), (None, Some(None), Some(Some(DType::Fp8))));
         let message = read("fp7").expect_err("no such format").to_string();
         assert!(message.contains("'kv_cache_dtype'") && message.contains("found fp7"), "{message}");
-    }
-
-    #[test]
-    fn squared_ranks_are_one_replica() {
-        let row = |concurrency, tp, dp, ep| {
-            let text = GOOD.replace(",16.0,1.0,1.0,,1.0,0.0,", &format!(",{concurrency},{tp},1,{dp},1,{ep},"));
-            let row = read_text(&format!("{HEADER}{text}")).expect("read").remove(0);
-            row.as_one_replica().map(|one| (one.concurrency, one.tp_size, one.attention_dp_size, one.moe_ep_size))
-        };
-        assert_eq!(row(8, 4, 4, 16), Some((32, 4, 1, Some(4))));
-        assert_eq!((row(8, 4, 2, 8), row(8, 4, 1, 4), row(8, 1, 8, 8), row(8, 4, 4, 1)), (None, None, None, None));
-        assert_eq!(row(u32::MAX, 2, 2, 4), None);
     }
 
     #[test]

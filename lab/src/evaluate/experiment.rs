@@ -7,10 +7,10 @@ use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
 use super::fold::Labels;
 use super::measured::Measured;
 use super::report::{Skipped, sort_out};
-use ridgepoint::internals::workload::{StageLoad, check_memory};
-use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::profile::Profile;
 use ridgepoint::{Engine, Error, Result};
+use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::{StageLoad, check_memory};
 
 /// The files of an experiment: the load, the server, what clients measured.
 pub const FILES: [&str; 3] = ["profile.yaml", "exp-config.yaml", "measured.csv"];

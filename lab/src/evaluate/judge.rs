@@ -12,11 +12,10 @@ use super::fold::{Fold, GroupBy, Judged, Labels, Part, others};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, in_sample, sort_out};
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::replay::{SpreadSampler, StageMetrics};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::LatencyModel;
-use ridgepoint::replay::Metrics;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::{Metrics, SpreadSampler, StageMetrics};
 
 /// A client's count of output tokens may differ from the requested one by this share before a note says so.
 const OUTPUT_TOLERANCE: f64 = 0.02;

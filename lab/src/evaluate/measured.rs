@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::metric::{Latency, Metric};
 use crate::measured_time::MILLISECONDS;
-use ridgepoint::internals::input::{Columns, FileKind, Input, RowReader};
+use ridgepoint::input::{FileKind, Input};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, RowReader};
 
 /// The stage that stands for the whole run.
 pub const WHOLE_RUN: i32 = -1;

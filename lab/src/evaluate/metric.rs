@@ -6,8 +6,7 @@ use std::str::FromStr;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize, Serializer};
 
-use ridgepoint::internals::replay::Distribution;
-use ridgepoint::replay::Metrics;
+use ridgepoint_replay::{Distribution, Metrics};
 
 /// A time of one request, or of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,8 +121,7 @@ pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Op
 mod tests {
     use super::*;
 
-    use ridgepoint::internals::replay::EngineCounters;
-    use ridgepoint::replay::{Outcome, Replay, RequestRecord};
+    use ridgepoint_replay::{EngineCounters, Outcome, Replay, RequestRecord};
 
     fn metrics(requests: &[(u32, Outcome, u64, u64)]) -> Metrics {
         let record = |(stage, outcome, ttft_ms, e2e_ms): &(u32, Outcome, u64, u64)| RequestRecord {

@@ -11,10 +11,9 @@ use super::measured::WHOLE_RUN;
 use super::metric::{Latency, Metric, predicted_ms};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct, pearson};
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::replay::Spread;
-use ridgepoint::replay::Metrics;
-use ridgepoint::{Error, Result};
+use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::{Correction, Error, Result};
+use ridgepoint_replay::{Metrics, Spread};
 
 /// A simpler predictor that is judged on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::closed_loop_row::ClosedLoopRow;
-use ridgepoint::internals::dtype::MatmulFormat;
+use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::{Error, Model, Result};
 
 /// Returns the model of a row and notes about the choice, or the reason why there is none.

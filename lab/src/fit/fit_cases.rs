@@ -10,8 +10,8 @@ use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::{FIRST, StepSplit, folds};
 use crate::ingest::HostDelays;
-use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::correction::Level;
+use ridgepoint::{Correction, Result};
 
 /// The rows that a fit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

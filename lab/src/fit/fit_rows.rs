@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use ridgepoint::internals::correction::{Basis, Correction, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term};
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Result};
+use ridgepoint::correction::{Basis, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term};
+use ridgepoint::{Correction, CorrectionChoice, EfficiencyMode, Result};
 
 use super::posterior::posterior;
 use super::problem::{Problem, Row};

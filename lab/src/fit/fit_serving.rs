@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ridgepoint::internals::correction::{Basis, Correction, Term};
+use ridgepoint::correction::{Basis, Term};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{Outcome, RequestRecord};
-use ridgepoint::{Request, Result};
+use ridgepoint::{Correction, Request, Result};
+use ridgepoint_replay::{Outcome, RequestRecord};
 
 use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
 use super::problem::{Row, Target};

@@ -18,8 +18,9 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
-use ridgepoint::internals::correction::{Basis, Correction, FittedRange, Queues};
-use ridgepoint::{Error, Result};
+use ridgepoint::correction::{Basis, FittedRange};
+use ridgepoint::latency::Queues;
+use ridgepoint::{Correction, Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
 /// not tell a hundred times as much as a few dozen (assumed).

@@ -5,7 +5,7 @@ use super::*;
 use crate::evaluate::steps::read::ReadRun;
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{Cleaning, Run, StepRecord, StepTrace, periods};
-use ridgepoint::internals::correction::Term;
+use ridgepoint::correction::Term;
 
 /// A run of steps (number, start in µs, decodes), each decode with 500 tokens in the cache.
 pub(in crate::fit) fn case(steps: &[(u64, u64, u32)]) -> StepCase {

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, HostTimes};
-use ridgepoint::replay::Metrics;
+use ridgepoint::latency::HostTimes;
+use ridgepoint::{Correction, Result};
+use ridgepoint_replay::Metrics;
 
 use super::fit_rows::QUEUEING_PRIOR_SD_US;
 use super::problem::Target;

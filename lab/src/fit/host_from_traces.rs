@@ -10,8 +10,8 @@ use crate::ingest::step_table::TableRun;
 use crate::ingest::{HostDelays, Reason, RequestRow, RequestTrace};
 use crate::solver::Parameter;
 use crate::stats::{median, non_negative_least_squares, robust_sd};
-use ridgepoint::internals::correction::HostTimes;
-use ridgepoint::internals::units::ns_to_us;
+use ridgepoint::latency::HostTimes;
+use ridgepoint::units::ns_to_us;
 
 /// Least number of requests that a delay is fitted to.
 const LEAST_REQUESTS: usize = 20;

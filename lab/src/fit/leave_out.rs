@@ -7,8 +7,8 @@ use super::fit_serving::{fit_serving, replayed_rows};
 use super::problem::{Row, Target};
 use crate::evaluate::case::Case;
 use crate::evaluate::fold::{GroupBy, groups_to_leave_out};
-use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, SDS_OF_90_PCT, Scatter};
+use ridgepoint::correction::{SDS_OF_90_PCT, Scatter};
+use ridgepoint::{Correction, Result};
 
 /// A group of runs that was left out of a fit.
 #[derive(Debug, Clone)]

@@ -8,7 +8,8 @@ use super::fit_steps::StepRun;
 use super::residuals::{MAX_TAIL, tail};
 use super::window_errors::points;
 use crate::stats::ErrorSummary;
-use ridgepoint::internals::correction::{Correction, Term};
+use ridgepoint::Correction;
+use ridgepoint::correction::Term;
 
 /// The fit with every price and factor raised by the tail of the fitted rows, if there is such a tail and windows that were held out are then met
 /// better; with a remark.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ridgepoint::internals::correction::{Basis, NUM_TERMS};
+use ridgepoint::correction::{Basis, NUM_TERMS};
 use ridgepoint::{Error, Result};
 use serde::Serialize;
 use sha2::{Digest, Sha256};

@@ -1,7 +1,7 @@
 //! The prices of the engine's queues as parameters of a fit: what an iteration takes of the host's thread for each running,
 //! waiting, preempted and resumed request. Periods hold it where scheduling is synchronous.
 
-use ridgepoint::internals::correction::HostTimes;
+use ridgepoint::latency::HostTimes;
 
 use crate::solver::Parameter;
 

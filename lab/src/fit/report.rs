@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::posterior::{IDENTIFIED_SD_SHARE, Posterior};
 use super::problem::{Problem, Target};
 use crate::solver::{Parameter, Solution};
-use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
+use ridgepoint::correction::SDS_OF_90_PCT;
+use ridgepoint::latency::HostTimes;
 
 /// Report of a fit: its input, how it ended and its result. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]

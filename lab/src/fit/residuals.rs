@@ -3,7 +3,7 @@
 use super::fit_steps::StepRun;
 use crate::ingest::{Interval, StepRecord};
 use crate::stats::{rank_correlation, robust_sd};
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::Correction;
 
 /// Smallest correlation of ranks that is reported (assumed).
 const LEAST_CORRELATION: f64 = 0.3;

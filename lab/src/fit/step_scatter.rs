@@ -16,8 +16,8 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::StepFold;
 use crate::ingest::Dropped;
 use crate::stats::mean;
-use ridgepoint::internals::correction::{Correction, Level, Scatter, Source};
-use ridgepoint::{Error, Result};
+use ridgepoint::correction::{Level, Scatter, Source};
+use ridgepoint::{Correction, Error, Result};
 
 /// What windows that were fitted leave is this much less than what others do (assumed).
 const IN_SAMPLE_INFLATION: f64 = 1.5;

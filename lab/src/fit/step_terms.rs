@@ -2,8 +2,8 @@
 //! schedule a latency is linear in the coefficients, and these terms are its slopes.
 
 use ridgepoint::StepModel;
-use ridgepoint::internals::correction::Basis;
-use ridgepoint::replay::{Observer, StepEvent};
+use ridgepoint::correction::Basis;
+use ridgepoint_replay::{Observer, StepEvent};
 
 /// Terms of a replay's steps, summed from its start.
 #[derive(Debug)]
@@ -61,11 +61,8 @@ impl Observer for StepTerms<'_> {
 #[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
-    use ridgepoint::Deployment;
-    use ridgepoint::Hardware;
-    use ridgepoint::Model;
-    use ridgepoint::Options;
-    use ridgepoint::internals::correction::Term;
+    use ridgepoint::correction::Term;
+    use ridgepoint::{Deployment, Hardware, Model, Options};
 
     fn steps_with(ends: &[(u64, u64, f64)]) -> Vec<Entry> {
         let mut sum = Basis::default();

@@ -8,9 +8,8 @@ use super::report::ParameterReport;
 use super::residuals;
 use super::window_errors::{WindowErrors, bounds_us, points};
 use crate::stats::robust_sd;
-use ridgepoint::StepModel;
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::replay::EngineConfig;
+use ridgepoint::{Correction, StepModel};
+use ridgepoint_replay::EngineConfig;
 
 /// A coefficient that is further from its prior, in standard deviations, is named.
 const FAR_SDS: f64 = 3.0;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::fit_steps::StepRun;
 use crate::evaluate::steps::window::{USUAL_ROWS, mean_step_us, windows};
 use crate::stats::{ErrorSummary, mean};
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::Correction;
 
 /// Errors of means over windows of 50 sampled steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::server_config::ServerConfig;
 
 use super::file_name;
 use super::step::Run;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::Head;
+use ridgepoint_replay::input::Head;
 
 use super::capture::Capture;
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{FileKind, HeadKind, Input, head};
+use ridgepoint::input::FileKind;
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{HeadKind, head};
 
 use super::format::Format;
 use super::reports::{guidellm, inference_perf, vllm_bench};
@@ -41,7 +42,7 @@ impl Format {
     /// # Errors
     /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
-        let input = match Input::open(FileKind::Trace, path) {
+        let input = match ridgepoint_replay::input::open(FileKind::Trace, path) {
             Ok(input) => input,
             // A dump of KV events is no text.
             Err(_) if is_dump(path) => return Ok(kv_events::DUMP_FORMAT),
@@ -60,7 +61,8 @@ impl Format {
 }
 
 fn is_dump(path: &Path) -> bool {
-    path.is_file() && Input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
+    path.is_file()
+        && ridgepoint_replay::input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
 }
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {

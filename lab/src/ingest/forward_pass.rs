@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
-use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::input::FileKind;
+use ridgepoint::units::US_PER_S;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -62,7 +63,7 @@ struct Queued {
 /// A file that cannot be read or has no records; a line that is not JSON or has unknown keys; an unknown version or `timing_scope`;
 /// more than one record in a hundred with impossible values; times that are not in seconds.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut rows = RowReader::jsonl(Input::open(FileKind::Trace, path)?, COLUMNS);
+    let mut rows = RowReader::jsonl(ridgepoint_replay::input::open(FileKind::Trace, path)?, COLUMNS);
     let origin = rows.origin().to_owned();
     let mut found = Capture::default();
     let mut faults = RowFaults::default();

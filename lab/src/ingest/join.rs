@@ -8,7 +8,7 @@ use super::request::{RequestRow, RequestTrace};
 use super::step::{StepRecord, StepTrace};
 use super::whole::Whole;
 use crate::stats::median;
-use ridgepoint::internals::units::{NS_PER_MS, ns_to_us};
+use ridgepoint::units::{NS_PER_MS, ns_to_us};
 
 /// The scheduler records its times one after the other. Times within this are the same moment.
 const SAME_MOMENT_NS: u64 = NS_PER_MS;

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Bounded, FileKind, Input, Record, RecordCount, json_error};
+use ridgepoint::input::{Bounded, FileKind, Record, RecordCount, json_error};
 use ridgepoint::{Error, Location, Result};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -37,7 +37,7 @@ pub(super) fn for_each_document(
     path: &Path,
     mut read: impl FnMut(&mut Parser, &RecordCount) -> serde_json::Result<()>,
 ) -> Result<()> {
-    let (reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Object);
+    let (reader, count) = ridgepoint_replay::input::open(FileKind::Trace, path)?.records(Record::Object);
     let mut parser = serde_json::Deserializer::from_reader(reader);
     // `end` fails where another document follows.
     while parser.end().is_err() {

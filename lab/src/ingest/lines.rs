@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Record, read_error};
+use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::{Error, Location, Result};
 
 /// Hands over each line of a file with its number from 1, and its line break. What `take` finds wrong becomes an error of the line.
@@ -15,7 +15,7 @@ pub(crate) fn for_each_line(
     mut take: impl FnMut(u64, &[u8]) -> std::result::Result<(), String>,
 ) -> Result<()> {
     let origin = path.display().to_string();
-    let (mut reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Line);
+    let (mut reader, count) = ridgepoint_replay::input::open(FileKind::Trace, path)?.records(Record::Line);
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         count.begin();

@@ -88,6 +88,6 @@ pub(crate) fn named_runs<T>(name: &str, runs: Vec<T>) -> impl Iterator<Item = (S
 
 /// Converts seconds from 0 to nanoseconds. Whole seconds and the rest are converted apart, so that unix times keep their digits.
 fn seconds_to_ns(seconds: f64) -> u64 {
-    let ns_per_s = ridgepoint::internals::units::NS_PER_S;
+    let ns_per_s = ridgepoint::units::NS_PER_S;
     (seconds.trunc() as u64).saturating_mul(ns_per_s).saturating_add((seconds.fract() * ns_per_s as f64).round() as u64)
 }

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::step::{Interval, StepRecord, StepTrace};
 use crate::measured_time::MICROSECONDS;
 use crate::stats::median;
-use ridgepoint::internals::units::ns_to_us;
+use ridgepoint::units::ns_to_us;
 
 /// The times of a trace.
 #[derive(Debug, Clone, PartialEq, Default)]

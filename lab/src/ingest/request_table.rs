@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::Columns;
+use ridgepoint_replay::input::Columns;
 
 use super::capture::Capture;
 use super::format::Format;

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use ridgepoint::internals::error::each_once;
+use ridgepoint::unstable::error::each_once;
 
 use super::capture::Capture;
 use super::step::{Run, StepTrace};

@@ -151,5 +151,5 @@ pub(super) fn copies(totals: &[Total]) -> Option<CopyLog> {
 }
 
 fn seconds(ns: f64) -> f64 {
-    ns / ridgepoint::internals::units::NS_PER_S as f64
+    ns / ridgepoint::units::NS_PER_S as f64
 }

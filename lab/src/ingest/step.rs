@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use ridgepoint::Request;
-use ridgepoint::internals::correction::Queues;
+use ridgepoint::latency::Queues;
 use serde::{Deserialize, Serialize};
 
 /// Most tokens of a kind in a step, scheduled or cached. No engine has a thousandth of it, and sums of steps fit 64 bits.

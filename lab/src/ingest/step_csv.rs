@@ -1,8 +1,9 @@
 //! Scheduler steps as csv, a column per attribute of vLLM's `step.BATCH_SUMMARY` events.
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
+use ridgepoint::input::FileKind;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 
 use super::capture::Capture;
 use super::dropped::RowFaults;
@@ -42,7 +43,7 @@ const MIN_PERIOD_US: f64 = 100.0;
 /// A file that cannot be read or has no rows; unknown or missing columns; more than one row in a hundred with an impossible value;
 /// timestamps that are not in nanoseconds.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut rows = RowReader::csv(Input::open(FileKind::Trace, path)?, COLUMNS)?;
+    let mut rows = RowReader::csv(ridgepoint_replay::input::open(FileKind::Trace, path)?, COLUMNS)?;
     let origin = rows.origin().to_owned();
     let name = rows.header().position("experiment").is_none().then(|| file_name(path));
     let mut found = Capture::default();

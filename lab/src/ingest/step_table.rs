@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::{Columns, Row};
-use ridgepoint::internals::units::NS_PER_US;
+use ridgepoint::units::NS_PER_US;
+use ridgepoint_replay::input::{Columns, Row};
 use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;

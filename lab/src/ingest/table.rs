@@ -2,8 +2,9 @@
 use std::io::{Error as IoError, ErrorKind, Write};
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
+use ridgepoint::input::FileKind;
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 use serde::Serialize;
 
 use super::step::{ByRun, Run};
@@ -54,7 +55,7 @@ pub(super) fn read_rows<T>(
     columns: Columns,
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
-    let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, columns)?;
+    let mut rows = RowReader::verbatim_csv(ridgepoint_replay::input::open(FileKind::Trace, path)?, columns)?;
     let mut runs: ByRun<(Run, Vec<T>)> = ByRun::default();
     while let Some(row) = rows.next_row()? {
         let (run, known) = runs.of(run(&row, None)?, |run| (run, Vec::new()));

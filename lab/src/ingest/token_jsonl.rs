@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, ErrorKind as IoErrorKind};
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Record, read_error};
-use ridgepoint::internals::units::NS_PER_MS;
+use ridgepoint::input::{FileKind, Record, read_error};
+use ridgepoint::units::NS_PER_MS;
 use ridgepoint::{Error, Location, Result};
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +43,7 @@ const MAX_MS: f64 = 1e12;
 /// # Errors
 /// A file that cannot be read; a line that is not a JSON object of this kind, unless it is the last one and cut short; no requests.
 pub fn read(path: &Path) -> Result<Capture> {
-    let (mut reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Line);
+    let (mut reader, count) = ridgepoint_replay::input::open(FileKind::Trace, path)?.records(Record::Line);
     let mut capture = Capture::default();
     let (mut meta, mut requests, mut unknown) = (Meta::default(), Requests::default(), UnknownNames::default());
     let (mut line, mut number, mut has_meta) = (Vec::new(), 0, false);

@@ -1,8 +1,8 @@
 //! Timings of all-reduces.
 
-use ridgepoint::internals::efficiency::family::AllReduceKind;
-use ridgepoint::internals::input::Row;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;

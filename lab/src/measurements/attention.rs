@@ -1,9 +1,9 @@
 //! Timings of attention: prefill chunks and decodes.
 
-use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::internals::input::{Columns, Row};
-use ridgepoint::internals::model::Window;
+use ridgepoint::model::Window;
+use ridgepoint::unstable::efficiency::family::HeadSize;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::{Columns, Row};
 
 use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, check_divides, size};
 use super::source::SourceFormat;

@@ -1,8 +1,8 @@
 //! Timings of batched products.
 
 use ridgepoint::Result;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::input::Row;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;

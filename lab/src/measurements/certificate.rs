@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text};
+use ridgepoint::input::{FileKind, Keys, Log, parse_toml, read_text};
 use serde_json::Value;
 
 use super::source::{SourceFile, SourceFormat};

@@ -4,10 +4,10 @@
 use std::fmt::{Arguments, Debug};
 use std::hash::Hash;
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::input::{Columns, Row};
-use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::units::US_PER_MS;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::{Columns, Row};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};

@@ -1,7 +1,7 @@
 //! Timings of whole blocks of latent attention.
 
-use ridgepoint::internals::input::Row;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, public_columns, size};
 use super::source::SourceFormat;

@@ -1,9 +1,9 @@
 //! Timings of the kernels of layers with a state.
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::Row;
-use ridgepoint::internals::model::Recurrence;
-use ridgepoint::internals::physics::StateKernel;
+use ridgepoint::model::Recurrence;
+use ridgepoint::physics::StateKernel;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, check_divides, public_columns, size};
 use super::source::SourceFormat;

@@ -32,8 +32,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
+use ridgepoint::input::{FileKind, Input};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::{Columns, Row, RowReader};
 
 mod allreduce;
 mod attention;

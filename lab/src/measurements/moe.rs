@@ -1,9 +1,9 @@
 //! Timings of routed experts.
 
 use ridgepoint::Result;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::Routing;
-use ridgepoint::internals::input::Row;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::family::Routing;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, check_divides, matmul_format, public_columns, size};
 use super::source::SourceFormat;

@@ -1,8 +1,8 @@
 //! Timings of NCCL's collectives.
 
-use ridgepoint::internals::input::Row;
-use ridgepoint::internals::physics::communication::Collective;
+use ridgepoint::physics::communication::Collective;
 use ridgepoint::{DType, Result};
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;

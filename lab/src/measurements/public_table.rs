@@ -10,7 +10,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
 use ridgepoint::Result;
-use ridgepoint::internals::input::{FileKind, Input, read_error};
+use ridgepoint::input::{FileKind, Input, read_error};
 use serde_json::{Map, Value};
 
 use super::parquet_claims;

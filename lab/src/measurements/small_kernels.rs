@@ -1,7 +1,7 @@
 //! Timings of kernels that only move bytes.
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::Row;
+use ridgepoint_replay::input::Row;
 
 use super::columns::{Call, PublicTable, public_columns, size};
 use super::source::SourceFormat;

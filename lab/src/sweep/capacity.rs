@@ -72,8 +72,8 @@ mod tests {
     use super::*;
     use ridgepoint::Deployment;
     use ridgepoint::latency::FixedLatency;
-    use ridgepoint::replay::{EngineConfig, Metrics, replay};
-    use ridgepoint::workload::{ArrivalPattern, OpenLoop, RequestShape};
+    use ridgepoint_replay::workload::{ArrivalPattern, OpenLoop, RequestShape};
+    use ridgepoint_replay::{EngineConfig, Metrics, replay};
 
     fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
 use ridgepoint::{Error, ErrorKind, Result};
+use ridgepoint_replay::server_config::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::load::{LoadPoint, Source};

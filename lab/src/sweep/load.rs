@@ -2,10 +2,12 @@
 use std::sync::Arc;
 
 use ridgepoint::Result;
-use ridgepoint::internals::workload::{GeneratedSessions, NormalLengths, ReplicaShare, SessionShape, SessionStarts};
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::RequestFile;
-use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, RequestShape, Workload};
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::requests::RequestFile;
+use ridgepoint_replay::workload::{
+    ArrivalPattern, ClosedLoop, GeneratedSessions, NormalLengths, OpenLoop, ReplicaShare, RequestShape, SessionShape,
+    SessionStarts, Workload,
+};
 
 /// One load of a grid. With limits and neither rate nor concurrency, the highest rate is searched; without limits, the requests of a
 /// file are sent at the times that it has.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ridgepoint::internals::input::{Keys, NumberRange};
-use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::{Format, RequestFile};
+use ridgepoint::input::{Keys, NumberRange};
+use ridgepoint_replay::workload::profile::Profile;
+use ridgepoint_replay::workload::requests::{Format, RequestFile};
+use ridgepoint_replay::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
 use serde_json::Value;
 
 use super::load::{LoadPoint, SessionPoint, Source};

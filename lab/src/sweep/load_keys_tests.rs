@@ -1,6 +1,6 @@
 //! Tests of loads: their product, which keys go together, and what a replica gets of them.
 
-use ridgepoint::internals::workload::ReplicaShare;
+use ridgepoint_replay::workload::ReplicaShare;
 
 use super::*;
 use crate::sweep::Grid;

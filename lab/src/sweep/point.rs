@@ -3,13 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use ridgepoint::internals::BUILD;
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::replay::SpreadSampler;
-use ridgepoint::internals::workload::{ReplicaShare, Stoppable, lockstep};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel};
+use ridgepoint::{
+    BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
+};
+use ridgepoint_replay::workload::{ReplicaShare, Stoppable, lockstep};
+use ridgepoint_replay::{EngineConfig, Metrics, Observer, SpreadSampler, replay};
 
 use super::capacity::highest_holding;
 use super::grid::{Configuration, Grid};

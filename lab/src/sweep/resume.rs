@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ridgepoint::internals::error::cut;
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{Error, Result};
 
 use super::row::Row;

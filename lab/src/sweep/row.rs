@@ -1,9 +1,8 @@
 //! One row of a sweep's result: a configuration and its metrics. Its columns are stable: columns are added, never renamed or dropped.
 
 use ridgepoint::GenerationConfig;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::replay::{Distribution, EngineCounters, OffloadCounters, StageMetrics};
-use ridgepoint::replay::{EngineConfig, SchedulingPolicy};
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint_replay::{Distribution, EngineConfig, EngineCounters, OffloadCounters, SchedulingPolicy, StageMetrics};
 use serde::{Deserialize, Serialize};
 
 /// Status of a configuration that cannot run.
@@ -181,7 +180,7 @@ pub struct Row {
     pub kv_disk_wait_mean_ms: Option<f64>,
     /// Warnings, joined by `; `.
     pub warnings: Option<String>,
-    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint::replay::Replay::overload). `None` for a rate that holds
+    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint_replay::Replay::overload). `None` for a rate that holds
     /// limits over a load that is too short to tell.
     pub keeps_up: Option<bool>,
     /// All keys of the configuration in its grid, with their values.

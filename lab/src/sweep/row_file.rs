@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ridgepoint::internals::input::{FileKind, Input};
+use ridgepoint::input::{FileKind, Input};
 use ridgepoint::{Error, Result};
 
 use super::row::Row;

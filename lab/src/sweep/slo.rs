@@ -1,9 +1,9 @@
 //! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
 #![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
-use ridgepoint::internals::input::{Keys, NumberRange};
-use ridgepoint::internals::replay::{Spread, TTFT_TAIL_REMARK};
-use ridgepoint::internals::workload::MAX_RATE_PER_S;
+use ridgepoint::input::{Keys, NumberRange};
+use ridgepoint_replay::workload::MAX_RATE_PER_S;
+use ridgepoint_replay::{Spread, TTFT_TAIL_REMARK};
 
 use super::row::Row;
 
@@ -114,8 +114,8 @@ impl Slo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::input::{Log, parse_toml};
-    use ridgepoint::replay::{Metrics, Outcome, Replay, RequestRecord};
+    use ridgepoint::input::{Log, parse_toml};
+    use ridgepoint_replay::{Metrics, Outcome, Replay, RequestRecord};
 
     fn read(text: &str) -> (Slo, Vec<String>) {
         let value = parse_toml("grid.toml", text).unwrap();

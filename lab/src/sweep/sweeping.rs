@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::input::{MAX_PROBLEMS, check};
-use ridgepoint::internals::latency::KvTransfers;
-use ridgepoint::internals::server_config::KvTransfersSource;
-use ridgepoint::internals::workload::check_memory;
-use ridgepoint::server_config::ServerConfig;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::{MAX_PROBLEMS, check};
+use ridgepoint::latency::KvTransfers;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
+use ridgepoint_replay::server_config::{KvTransfersSource, ServerConfig};
+use ridgepoint_replay::workload::check_memory;
 
 use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::lines::{Known, LineFit, lines};
 use crate::evaluate::steps::case::StepCase;
 use crate::ingest::{RequestRow, RequestTrace, StepRecord};
-use ridgepoint::internals::units::ns_to_ms;
+use ridgepoint::units::ns_to_ms;
 
 /// A row, with its fields in the order of the table's columns. Depths and the share of KV blocks are those of the last traced step before
 /// the request was queued.

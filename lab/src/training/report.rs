@@ -12,9 +12,7 @@ use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::FIRST;
 use crate::fit::Alignment;
 use crate::ingest::{Dropped, Reason, RequestTrace, write_rows};
-use ridgepoint::internals::correction::HostTimes;
-use ridgepoint::internals::latency::FittedBlackBox;
-use ridgepoint::latency::BlackBox;
+use ridgepoint::latency::{BlackBox, FittedBlackBox, HostTimes};
 
 /// The labels of a row, behind its own columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

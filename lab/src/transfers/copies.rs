@@ -2,8 +2,8 @@
 #![expect(clippy::indexing_slicing, reason = "two parameters")]
 
 use ridgepoint::Result;
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
-use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::correction::SDS_OF_90_PCT;
+use ridgepoint::units::US_PER_S;
 
 use super::fit::Estimate;
 use crate::huber;

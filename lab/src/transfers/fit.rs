@@ -3,8 +3,8 @@
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use ridgepoint::Result;
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
-use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::correction::SDS_OF_90_PCT;
+use ridgepoint::units::US_PER_S;
 
 use super::paired::PairedTransfer;
 use super::queue::{LinkRates, Queues};

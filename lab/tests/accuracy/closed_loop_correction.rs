@@ -5,13 +5,13 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use ridgepoint::Model;
-use ridgepoint::replay::Metrics;
 use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
 use ridgepoint_lab::stats::ErrorSummary;
+use ridgepoint_replay::Metrics;
 
 const SEED: u64 = 42;
 /// Every so many rows are replayed here; the command replays all.

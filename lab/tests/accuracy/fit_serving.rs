@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use evaluate_support::{SERVER, write};
-use ridgepoint::internals::correction::{Correction, Term};
+use ridgepoint::Correction;
+use ridgepoint::correction::Term;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::Metrics;
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
@@ -18,6 +18,7 @@ use ridgepoint_lab::evaluate::judge::judge;
 use ridgepoint_lab::evaluate::measured::{Measured, WHOLE_RUN};
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
 use ridgepoint_lab::fit::{Prior, fit_serving, leave_out, scatter};
+use ridgepoint_replay::Metrics;
 
 const SEED: u64 = 42;
 /// Models whose own defaults sort and penalise (Qwen), sort (Llama), and do neither (Nemo).

@@ -1,6 +1,6 @@
 //! Whole blocks of latent attention are scored against the operators that a step of DeepSeek-V3 has.
 
-use ridgepoint::internals::efficiency::Tables;
+use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::latent_block::{self, LATENT_BLOCK};

@@ -1,15 +1,14 @@
 //! Rows that no table holds are scored through the lookup of predictions, on hand-worked shapes and a made-up table.
 
-use ridgepoint::ErrorKind;
+use ridgepoint::{DType, Deployment, Engine, ErrorKind, Hardware, Model, Options, Provenance, Request, StepModel};
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::family::{AttentionKey, DECODE, Key, PREFILL, SeriesKey};
-use ridgepoint::internals::efficiency::grid::Grid;
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
-use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
-use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
-use ridgepoint::{DType, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::unstable::efficiency::Tables;
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, Key, PREFILL, SeriesKey};
+use ridgepoint::unstable::efficiency::grid::Grid;
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::mixed_attention;
 use ridgepoint_lab::calibrate::off_table::{MIXED, SMALL_KERNELS};

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evaluate_support::{MEASURED, PROFILE, SERVER, write, write_plain};
-use ridgepoint::internals::correction::{Correction, HostTimes, Term};
-use ridgepoint::latency::LatencyModel;
-use ridgepoint::replay::Metrics;
-use ridgepoint::{Request, Result};
+use ridgepoint::correction::Term;
+use ridgepoint::latency::{HostTimes, LatencyModel};
+use ridgepoint::{Correction, Request, Result};
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::measured::Measured;
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
 use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport};
+use ridgepoint_replay::Metrics;
 use tempfile::tempdir;
 
 const SEED: u64 = 42;

@@ -6,11 +6,9 @@ use std::sync::Mutex;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
-use ridgepoint::internals::correction::{Correction, HostTimes, Level, Term};
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Observer, RequestRecord, StepEvent, replay};
-use ridgepoint::workload::{FixedList, WorkloadRequest};
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::correction::{Level, Term};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, CapturedRun, judge_capture};
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
@@ -21,6 +19,8 @@ use ridgepoint_lab::fit::{
 };
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, RequestTrace, Run, StepRecord, StepTrace, periods};
+use ridgepoint_replay::workload::{FixedList, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, Observer, RequestRecord, StepEvent, replay};
 
 /// Spread of a step's time around its prediction.
 const STEP_NOISE: f64 = 0.02;

@@ -1,15 +1,12 @@
 //! OTLP that a replay with a host's tier exports, read back by `ingest`.
 
-use ridgepoint::Deployment;
-use ridgepoint::Request;
-use ridgepoint::internals::latency::{KvTransfers, TransferLink};
-use ridgepoint::internals::replay::TransferCounters;
-use ridgepoint::internals::replay::export::OtlpTrace;
-use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvOffload, Replay, replay};
-use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
+use ridgepoint::latency::{KvTransfers, LatencyModel, TransferDirection, TransferLink};
+use ridgepoint::{Deployment, Request};
 use ridgepoint_lab::ingest::{Capture, DirectionLog, TransferFaults, otlp};
 use ridgepoint_lab::transfers::{DirectionFit, fit_link};
+use ridgepoint_replay::export::OtlpTrace;
+use ridgepoint_replay::workload::{FixedList, Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, KvOffload, Replay, TransferCounters, replay};
 
 const MS: u64 = 1_000_000;
 

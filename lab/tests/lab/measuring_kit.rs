@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ridgepoint::Hardware;
-use ridgepoint::internals::efficiency::family::{DECODE, GEMM, MOE, PREFILL};
+use ridgepoint::unstable::efficiency::family::{DECODE, GEMM, MOE, PREFILL};
 use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;

@@ -1,8 +1,8 @@
 //! Calibration of all-reduces.
 
-use ridgepoint::internals::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::communication::ExchangeShape;
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::communication::ExchangeShape;
+use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
 
 use super::super::family::{CalibratedFamily, Placed, logs};
 use super::super::source::Source;

@@ -1,10 +1,10 @@
 //! Calibration of attention: prefill chunks and decodes.
 
 use ridgepoint::DType;
-use ridgepoint::internals::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, QUERY_TILE};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, QUERY_TILE};
 
 use super::super::attention_call::{AttentionCall, is_uneven};
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};

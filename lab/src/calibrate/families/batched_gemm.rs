@@ -1,9 +1,9 @@
 //! Calibration of batched products.
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::{BATCHED_GEMM, BatchedGemmKey, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::physics::projection::GemmShape;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::family::{BATCHED_GEMM, BatchedGemmKey, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed};
 use super::super::source::Source;

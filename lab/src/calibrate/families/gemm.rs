@@ -2,11 +2,11 @@
 
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::{GEMM, SeriesKey};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, GEMM_TILES};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::projection::GemmShape;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::unstable::efficiency::family::{GEMM, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, GEMM_TILES};
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
 use super::super::source::Source;

@@ -1,8 +1,8 @@
 //! Calibration of the kernels of layers with a state.
 
-use ridgepoint::internals::efficiency::family::{STATE, SeriesKey, StateKey};
-use ridgepoint::internals::efficiency::kernel_model::Chip;
-use ridgepoint::internals::physics::{Shape, StateShape};
+use ridgepoint::physics::{Shape, StateShape};
+use ridgepoint::unstable::efficiency::family::{STATE, SeriesKey, StateKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use super::super::family::{CalibratedFamily, Placed, logs};
 use super::super::source::Source;

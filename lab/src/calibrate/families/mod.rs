@@ -1,7 +1,7 @@
 //! What each kernel family needs to be calibrated: the place of its rows in a table, features of the trees, labels of the report.
 
-use ridgepoint::internals::efficiency::family::SeriesKey;
-use ridgepoint::internals::efficiency::kernel_model::{
+use ridgepoint::unstable::efficiency::family::SeriesKey;
+use ridgepoint::unstable::efficiency::kernel_model::{
     AllReduceModel, BatchedGemmModel, Chip, DecodeModel, ExchangeModel, GemmModel, MoeModel, PrefillModel, StateModel,
 };
 

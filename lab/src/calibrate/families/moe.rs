@@ -1,8 +1,8 @@
 //! Calibration of routed experts.
 
-use ridgepoint::internals::efficiency::family::{MOE, MoeKey, Routing, SeriesKey};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::moe::MoeShape;
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::moe::MoeShape;
+use ridgepoint::unstable::efficiency::family::{MOE, MoeKey, Routing, SeriesKey};
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
 use super::super::source::Source;

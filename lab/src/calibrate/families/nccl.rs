@@ -1,8 +1,8 @@
 //! Calibration of NCCL's collectives.
 
-use ridgepoint::internals::efficiency::family::{EXCHANGE, SeriesKey};
-use ridgepoint::internals::physics::Shape;
-use ridgepoint::internals::physics::communication::ExchangeShape;
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::communication::ExchangeShape;
+use ridgepoint::unstable::efficiency::family::{EXCHANGE, SeriesKey};
 
 use super::super::family::{CalibratedFamily, Placed, logs};
 use super::super::source::Source;

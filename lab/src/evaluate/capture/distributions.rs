@@ -1,6 +1,6 @@
 //! How gaps between tokens are distributed: those of a capture, those of its replay, and those of the knobs of a simpler simulator.
 
-use ridgepoint::internals::units::ns_to_ms;
+use ridgepoint::units::ns_to_ms;
 use serde::Serialize;
 
 use super::knob::Knob;

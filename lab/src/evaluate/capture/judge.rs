@@ -19,13 +19,12 @@ use crate::evaluate::steps::window::mean_step_us;
 use crate::fit::ParameterReport;
 use crate::ingest::{Dropped, Interval, StepRecord, own_sampling};
 use crate::training::QueueRow;
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::replay::export::TokenTimes;
-use ridgepoint::internals::replay::{Distribution, Spread, SpreadSampler};
-use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Observer, Outcome, replay};
+use ridgepoint::units::{US_PER_MS, ns_to_ms};
 use ridgepoint::{Error, Result, StepModel};
+use ridgepoint_replay::export::TokenTimes;
+use ridgepoint_replay::{Distribution, EngineConfig, Observer, Outcome, Spread, SpreadSampler, replay};
 use serde::Serialize;
 
 /// The largest errors with which a simulator passes, percent.

@@ -2,8 +2,7 @@
 
 use crate::ingest::{Dropped, Reason, RequestRow, Whole, disagreeing_chains};
 use ridgepoint::Result;
-use ridgepoint::internals::workload::Content;
-use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
+use ridgepoint_replay::workload::{Content, FixedList, Segment, WorkloadRequest};
 
 /// The requests of a capture as a load.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::evaluate::steps::read::read_timed;
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{Capture, Dropped, MetricsReply, RequestRow, RequestTokens, Run};
-use ridgepoint::internals::error::cut;
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{Error, Location, Result};
 
 /// The tables that `ingest` writes into a folder.

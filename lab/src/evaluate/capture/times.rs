@@ -2,8 +2,8 @@
 
 use crate::ingest::{RequestRow, Whole};
 use crate::training::QueueRow;
-use ridgepoint::internals::units::ns_to_ms;
-use ridgepoint::replay::RequestRecord;
+use ridgepoint::units::ns_to_ms;
+use ridgepoint_replay::RequestRecord;
 use serde::Serialize;
 
 /// What a client, or the engine alone, saw of a request.

@@ -55,7 +55,7 @@ pub(super) fn inversions(runs: &[CaseResult], latency: Latency, predictor: Optio
 mod tests {
     use super::*;
     use crate::evaluate::fold::Labels;
-    use ridgepoint::internals::correction::CorrectionInfo;
+    use ridgepoint::correction::CorrectionInfo;
 
     fn run(measured_ms: f64, predicted_ms: f64, half_ms: f64) -> CaseResult {
         let metric = Metric { latency: Latency::E2e, statistic: Statistic::P99 };

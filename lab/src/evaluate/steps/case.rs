@@ -10,11 +10,13 @@ use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
 use crate::evaluate::report::sort_out;
 use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
-use ridgepoint::internals::correction::{Basis, Correction, Queues};
+use ridgepoint::correction::Basis;
 use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::latency::Queues;
 use ridgepoint::model::OwnSampling;
 use ridgepoint::{
-    CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request, Result, StepModel,
+    Correction, CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request,
+    Result, StepModel,
 };
 
 /// A trace that can be judged.
@@ -202,7 +204,7 @@ fn deployment(run: &Run, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Re
         let missing: Vec<&str> = labels.filter(|(_, known)| !known).map(|(label, _)| label).collect();
         return Err(missing_labels(vec![format!("the trace does not name its {}", missing.join(", "))], &missing));
     };
-    let (model, hardware) = (Model::find_in(data_dir, model)?, Hardware::find_in(data_dir, hardware)?);
+    let (model, hardware) = (Model::find_in(data_dir, model)?, ridgepoint_replay::find_hardware(data_dir, hardware)?);
     let usual = Deployment::tensor_parallel(size);
     let deployment = Deployment {
         max_num_seqs: run.max_num_seqs.unwrap_or(usual.max_num_seqs),

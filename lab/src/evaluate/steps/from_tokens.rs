@@ -23,7 +23,7 @@ use crate::ingest::{
 };
 use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::Request;
-use ridgepoint::internals::units::ns_to_us;
+use ridgepoint::units::ns_to_us;
 
 /// Chunks within this share of the median gap are of one step.
 const SAME_STEP_SHARE: f64 = 0.25;

@@ -16,10 +16,10 @@ use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::Metric;
 use crate::evaluate::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, TraceResult, in_sample};
 use crate::ingest::Interval;
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Result, StepEstimate, StepModel};
+use ridgepoint::units::US_PER_MS;
+use ridgepoint::{Correction, Result, StepEstimate, StepModel};
 
 /// How rows are judged.
 #[derive(Clone, Copy)]

@@ -2,8 +2,7 @@
 
 use super::case::{StepCase, missing_labels};
 use crate::evaluate::fold::{Fold, GroupBy, Part, leave_one_out};
-use ridgepoint::Result;
-use ridgepoint::internals::correction::Correction;
+use ridgepoint::{Correction, Result};
 
 /// Usual share of a run's time from which rows are judged.
 pub const USUAL_JUDGE_FROM: f64 = 0.8;

@@ -9,8 +9,8 @@ use crate::evaluate::metric::Metric;
 use crate::evaluate::report::{Baseline, EvaluationReport, MetricSummary};
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{Cleaning, Run, StepRecord, StepTrace, periods};
-use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, Term};
+use ridgepoint::correction::Term;
+use ridgepoint::{Correction, Result};
 
 /// A run of sampled steps: each of `(decodes, period µs, steps to the next)`.
 fn run(name: &str, model: &str, steps: &[(u32, u64, u64)]) -> ReadRun {
@@ -198,7 +198,8 @@ fn the_fitter_sees_training_rows_and_its_correction_is_judged() {
 
 /// A correction that changes nothing.
 fn neutral() -> Correction {
-    use ridgepoint::internals::correction::{HostTimes, Level, NUM_TERMS, Scatter, Source};
+    use ridgepoint::correction::{Level, NUM_TERMS, Scatter, Source};
+    use ridgepoint::latency::HostTimes;
     Correction {
         range: None,
         name: "made".to_owned(),

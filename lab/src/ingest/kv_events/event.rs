@@ -116,7 +116,7 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
 }
 
 fn cut(value: &Value) -> String {
-    ridgepoint::internals::error::cut(&value.to_string()).to_string()
+    ridgepoint::unstable::error::cut(&value.to_string()).to_string()
 }
 
 #[cfg(test)]

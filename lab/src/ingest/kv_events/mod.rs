@@ -8,7 +8,7 @@ pub(super) mod tally;
 use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Record, read_error};
+use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::{Error, Result};
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ pub fn read(path: &Path) -> Result<Capture> {
 pub fn read_dump(path: &Path) -> Result<Capture> {
     const MOST_BYTES: u32 = 128 << 20;
     let origin = path.display().to_string();
-    let (mut reader, count) = Input::open(FileKind::KvEventDump, path)?.records(Record::Object);
+    let (mut reader, count) = ridgepoint_replay::input::open(FileKind::KvEventDump, path)?.records(Record::Object);
     let (mut tally, mut unknown) = (Tally::default(), UnknownNames::default());
     let (mut payload, mut number) = (Vec::new(), 0_u64);
     let is_cut = loop {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::units::US_PER_S;
 
 use super::faults::TransferFaults;
 use super::log::{DirectionLog, TransferLog};
@@ -164,8 +164,8 @@ impl Pairing {
             // Names of media come from the file, so their number has a limit.
             let name = format!(
                 "{}->{}",
-                ridgepoint::internals::error::cut(event.from),
-                ridgepoint::internals::error::cut(event.to)
+                ridgepoint::unstable::error::cut(event.from),
+                ridgepoint::unstable::error::cut(event.to)
             );
             if self.other_media.len() < 16 || self.other_media.contains_key(&name) {
                 *self.other_media.entry(name).or_default() += 1;

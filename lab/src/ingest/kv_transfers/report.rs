@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::latency::{KvTransfers, TransferLink};
-use ridgepoint::internals::physics::Memory;
-use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::latency::{KvTransfers, TransferLink};
+use ridgepoint::physics::Memory;
+use ridgepoint::units::US_PER_S;
 use ridgepoint::{Deployment, Error, Model, Result};
 use serde::Serialize;
 

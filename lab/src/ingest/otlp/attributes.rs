@@ -1,8 +1,9 @@
 //! Attributes of resources, spans and events as counts, names and times.
 
 use csv::StringRecord;
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{NumberRange, read_texts, whole_text};
+use ridgepoint::input::{NumberRange, whole_text};
+use ridgepoint::unstable::error::cut;
+use ridgepoint_replay::input::read_texts;
 use serde::de::DeserializeOwned;
 
 use crate::ingest::{Dropped, Reason, seconds_to_ns};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use ridgepoint::internals::units::NS_PER_S;
+use ridgepoint::units::NS_PER_S;
 
 use super::attributes::{Attributes, Fault};
 use super::request_span::{Found, Span, SpanEvent, event_kind, request_span};

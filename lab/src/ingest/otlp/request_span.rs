@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use ridgepoint::internals::input::NumberRange;
+use ridgepoint::input::NumberRange;
 
 use super::attributes::{Attributes, Fault, MONOTONIC};
 use crate::ingest::{Reason, RequestRow, Whole};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::RecordCount;
+use ridgepoint::input::RecordCount;
+use ridgepoint::unstable::error::cut;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::Value;
 
@@ -227,7 +227,7 @@ fn hand_over(handler: &mut impl Handler, field: Field, value: &Value) {
 mod tests {
     use std::io::Cursor;
 
-    use ridgepoint::internals::input::{FileKind, Input, Record};
+    use ridgepoint::input::{FileKind, Input, Record};
 
     use super::*;
 

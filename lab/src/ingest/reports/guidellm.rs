@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::Distinct;
+use ridgepoint::input::Distinct;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;

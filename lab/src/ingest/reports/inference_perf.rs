@@ -8,7 +8,8 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::{Distinct, HeadKind};
+use ridgepoint::input::Distinct;
+use ridgepoint_replay::input::HeadKind;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, tokens_at, with_requests};

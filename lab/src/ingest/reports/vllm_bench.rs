@@ -15,7 +15,7 @@ use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, Whole, file_name, named_runs};
 use ridgepoint::Result;
-use ridgepoint::internals::input::check;
+use ridgepoint::input::check;
 
 /// The result of `vllm bench serve --save-detailed`.
 pub(in crate::ingest) const FORMAT: Format = Format {

@@ -1,6 +1,6 @@
 //! The line that vLLM logs for each iteration of an engine, as a step.
 
-use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::units::US_PER_MS;
 
 use crate::ingest::StepRecord;
 use crate::ingest::step::contradiction;

@@ -1,11 +1,10 @@
 //! One's own measurements.
 
 use super::*;
-use ridgepoint::DType;
-use ridgepoint::ErrorKind;
-use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::internals::model::{Recurrence, Window};
-use ridgepoint::internals::physics::StateKernel;
+use ridgepoint::model::{Recurrence, Window};
+use ridgepoint::physics::StateKernel;
+use ridgepoint::unstable::efficiency::family::HeadSize;
+use ridgepoint::{DType, ErrorKind};
 
 const GEMM: &str = "dtype,m,n,k,latency_us\n";
 const PREFILL: &str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,\

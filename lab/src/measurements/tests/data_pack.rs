@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::*;
 use ridgepoint::DType;
-use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::internals::model::Window;
+use ridgepoint::model::Window;
+use ridgepoint::unstable::efficiency::family::HeadSize;
 
 const H100_BF16_FLOP_PER_S: f64 = 989.4e12;
 const H100_HBM_BYTES_PER_S: f64 = 3.35e12;

@@ -7,8 +7,8 @@ mod data_pack;
 mod parquet;
 
 use ridgepoint::ErrorKind;
-use ridgepoint::internals::dtype::MatmulFormat;
-use ridgepoint::internals::efficiency::family::AllReduceKind;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::unstable::efficiency::family::AllReduceKind;
 use std::path::Path;
 
 use tempfile::TempDir;

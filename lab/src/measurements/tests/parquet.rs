@@ -10,8 +10,8 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
-use ridgepoint::internals::model::Window;
-use ridgepoint::internals::physics::communication::Collective;
+use ridgepoint::model::Window;
+use ridgepoint::physics::communication::Collective;
 
 /// A column to be written; `None` is a cell without a value.
 enum Values {

@@ -1,0 +1,22 @@
+//! A load replayed on a server, and its report. `load` and `noise` read what is replayed, `report` replays it, `details` adds the parts
+//! that some loads and servers alone have: `sessions`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
+
+mod details;
+mod disk;
+mod load;
+mod noise;
+mod offload;
+mod report;
+mod sessions;
+mod start;
+mod tiers;
+
+pub use details::Details;
+pub use disk::DiskReport;
+pub use load::{GeneratedLoad, ROUNDS};
+pub use noise::{NOISE, Noise, OF_CORRECTION};
+pub use offload::OffloadReport;
+pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};
+pub use sessions::{SessionReport, Turns};
+pub use start::{ServerStart, StartReport};
+pub use tiers::{Comparison, FewerTiers, ServedLoad};

@@ -1,0 +1,213 @@
+//! Configuration of the scheduler and the KV cache: vLLM's flags that affect scheduling.
+
+use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::{Deployment, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::offload::KvOffload;
+
+/// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
+pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
+
+/// Order of waiting requests, and choice of the request to preempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SchedulingPolicy {
+    /// First come, first served. The request that was scheduled last is preempted.
+    #[default]
+    Fcfs,
+    /// Lowest [`priority`](crate::workload::WorkloadRequest::priority) value first, ties by arrival. The highest is preempted.
+    Priority,
+}
+
+/// vLLM's scheduler and cache configuration, under vLLM's names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EngineConfig {
+    /// Maximum number of requests in a step.
+    pub max_num_seqs: u32,
+    /// Maximum number of tokens in a step.
+    pub max_num_batched_tokens: u32,
+    /// Longest context. A request whose prompt and output together are longer is rejected.
+    pub max_model_len: u32,
+    /// Tokens of a KV block.
+    pub block_size: u32,
+    /// Blocks that a running request holds beside those of its tokens: for the states of a hybrid model, one per group of layers.
+    #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub state_blocks_per_request: u32,
+    /// Number of KV blocks, including the one that the engine reserves.
+    pub num_gpu_blocks: u32,
+    /// Whether prompts reuse cached blocks of equal prefixes.
+    pub enable_prefix_caching: bool,
+    /// Whether a prompt may be split into prefill chunks. If not, a prompt that exceeds the remaining token budget waits.
+    pub enable_chunked_prefill: bool,
+    /// Maximum number of prompt tokens of one request in a step. 0 means no limit.
+    pub long_prefill_token_threshold: u32,
+    /// Whether a waiting request also needs free blocks for all its known tokens, not only for its first chunk: `true` in vLLM since 0.19.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scheduler_reserve_full_isl: bool,
+    /// Order of waiting requests.
+    pub scheduling_policy: SchedulingPolicy,
+    /// Whether a step is scheduled while the previous one runs.
+    pub async_scheduling: bool,
+    /// Number of pipeline stages, which is also the number of steps in flight.
+    pub pipeline_parallel_size: u32,
+    /// KV blocks in host memory; `None` without such a tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_offload: Option<KvOffload>,
+}
+
+impl EngineConfig {
+    /// Most of `tokens` prompt tokens that one step takes of a request.
+    pub(super) fn chunk(&self, tokens: u32) -> u32 {
+        match self.long_prefill_token_threshold {
+            0 => tokens,
+            threshold => tokens.min(threshold),
+        }
+    }
+
+    /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
+    /// scheduling on, first come first served. Use [`EngineConfig::with_capacity`] for blocks of the memory equation.
+    pub fn new(deployment: &Deployment, max_model_len: u32, num_gpu_blocks: u32) -> Self {
+        EngineConfig {
+            max_num_seqs: deployment.max_num_seqs,
+            max_num_batched_tokens: deployment.max_num_batched_tokens,
+            max_model_len,
+            block_size: deployment.block_size,
+            state_blocks_per_request: 0,
+            num_gpu_blocks,
+            enable_prefix_caching: true,
+            enable_chunked_prefill: true,
+            long_prefill_token_threshold: 0,
+            scheduler_reserve_full_isl: false,
+            scheduling_policy: SchedulingPolicy::Fcfs,
+            async_scheduling: true,
+            pipeline_parallel_size: deployment.pipeline_parallel_size,
+            kv_offload: None,
+        }
+    }
+
+    /// [`EngineConfig::new`] with the blocks, their size and the longest context of the memory equation. Layers with a state have larger
+    /// blocks than the deployment asks for, and take some of them per request.
+    pub fn with_capacity(deployment: &Deployment, capacity: &KvCapacity) -> Self {
+        let max_model_len = u32::try_from(capacity.max_model_len).unwrap_or(u32::MAX);
+        EngineConfig {
+            block_size: capacity.block_size,
+            state_blocks_per_request: capacity.state_blocks_per_request,
+            ..EngineConfig::new(deployment, max_model_len, capacity.num_gpu_blocks)
+        }
+    }
+
+    /// Number of blocks that requests can use: all but the reserved one.
+    pub fn usable_blocks(&self) -> u32 {
+        self.num_gpu_blocks.saturating_sub(1)
+    }
+
+    /// Checks the configuration and reports all problems at once.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` if a size is zero, if a prompt of `max_model_len` could never be scheduled without chunks, if there
+    /// are more than 16,777,216 blocks, or if the blocks hold less than one request of `max_model_len`.
+    pub fn validate(&self) -> Result<()> {
+        let sizes = [
+            ("max_num_seqs", self.max_num_seqs),
+            ("max_num_batched_tokens", self.max_num_batched_tokens),
+            ("max_model_len", self.max_model_len),
+            ("block_size", self.block_size),
+            ("pipeline_parallel_size", self.pipeline_parallel_size),
+        ];
+        let mut problems: Vec<String> = sizes
+            .iter()
+            .filter(|(_, value)| *value == 0)
+            .map(|(key, _)| format!("{key} = 0 must be at least 1"))
+            .collect();
+        if !self.enable_chunked_prefill && self.max_num_batched_tokens < self.max_model_len {
+            problems.push(format!(
+                "max_num_batched_tokens = {} is less than max_model_len = {}: without chunked prefill a long prompt could never be scheduled; raise the first, lower the second or allow chunks",
+                self.max_num_batched_tokens, self.max_model_len
+            ));
+        }
+        if self.num_gpu_blocks > MAX_GPU_BLOCKS {
+            problems.push(format!(
+                "num_gpu_blocks = {} must be at most {MAX_GPU_BLOCKS}; a larger block_size holds more tokens",
+                self.num_gpu_blocks
+            ));
+        }
+        if self.block_size > 0 {
+            let states = self.state_blocks_per_request;
+            let needed = self.max_model_len.div_ceil(self.block_size).saturating_add(states);
+            if needed > self.usable_blocks() {
+                let held = u64::from(self.usable_blocks().saturating_sub(states)) * u64::from(self.block_size);
+                problems.push(format!(
+                    "num_gpu_blocks = {} holds {held} tokens, less than one request of max_model_len = {}: give at least {} blocks, or max_model_len at most {held}",
+                    self.num_gpu_blocks,
+                    self.max_model_len,
+                    needed + 1
+                ));
+            }
+        }
+        problems.extend(self.offload_problems());
+        if problems.is_empty() { Ok(()) } else { Err(Error::invalid("engine", problems)) }
+    }
+
+    fn offload_problems(&self) -> Vec<String> {
+        let Some(offload) = &self.kv_offload else { return Vec::new() };
+        let mut problems = offload.problems();
+        let unsupported = [
+            (!self.enable_prefix_caching, "enable_prefix_caching = false"),
+            (self.pipeline_parallel_size > 1, "pipeline_parallel_size above 1"),
+            (self.state_blocks_per_request > 0, "a model whose layers keep a state"),
+        ];
+        let named = unsupported.iter().filter(|(is_set, _)| *is_set);
+        problems.extend(named.map(|(_, what)| {
+            format!("KV blocks on the host are not modelled together with {what}: leave one of them out")
+        }));
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(change: impl FnOnce(&mut EngineConfig)) -> String {
+        let mut config = EngineConfig::new(&Deployment::default(), 4096, 257);
+        change(&mut config);
+        config.validate().map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn blocks_of_a_requests_states_count_beside_those_of_its_tokens() {
+        // 4,096 tokens are 256 blocks of 16, one more is the engine's own.
+        assert!(problems(|config| (config.state_blocks_per_request, config.num_gpu_blocks) = (3, 260)).is_empty());
+        let short = problems(|config| config.state_blocks_per_request = 3);
+        assert!(short.contains("holds 4048 tokens") && short.contains("at least 260 blocks"), "{short}");
+    }
+
+    #[test]
+    fn blocks_for_one_longest_request_and_the_engines_own_are_enough() {
+        assert_eq!(problems(|_| ()), "");
+        let short = problems(|config| config.num_gpu_blocks = 256);
+        assert!(short.contains("holds 4080 tokens") && short.contains("at least 257 blocks"), "{short}");
+    }
+
+    #[test]
+    fn every_problem_is_named_at_once() {
+        let all = problems(|config| {
+            (config.max_num_seqs, config.block_size, config.num_gpu_blocks) = (0, 0, u32::MAX);
+        });
+        for key in ["max_num_seqs = 0", "block_size = 0", "num_gpu_blocks = 4294967295"] {
+            assert!(all.contains(key), "{all}");
+        }
+    }
+
+    #[test]
+    fn without_chunks_the_budget_must_hold_the_longest_prompt() {
+        let tight =
+            |config: &mut EngineConfig| (config.enable_chunked_prefill, config.max_num_batched_tokens) = (false, 4095);
+        assert!(problems(tight).contains("without chunked prefill"));
+        assert_eq!(problems(|config| config.enable_chunked_prefill = false), "");
+    }
+}

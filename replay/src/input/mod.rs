@@ -1,0 +1,16 @@
+//! Readers of files that the predictor does not need: csv and jsonl row by row, YAML, and files that may be gzip. Every fault names
+//! its place and value. Uses [`ridgepoint::input`].
+
+mod columns;
+mod gzip;
+mod head;
+mod record;
+mod rows;
+mod yaml;
+
+pub use columns::{Columns, Header};
+pub use gzip::{may_be_gzip, open, read};
+pub use head::{Head, HeadKind, head};
+pub use record::read_texts;
+pub use rows::{Row, RowReader, csv_error};
+pub use yaml::parse_yaml;

@@ -1,0 +1,360 @@
+//! Reads csv and jsonl files row by row. Columns are known by name; errors name the file, the row and the column.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader};
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use ridgepoint::input::{
+    Bounded, Input, NumberRange, Record, RecordCount, distinct_json, json_cause, read_error, shown, whole_text,
+};
+use ridgepoint::unstable::error::cut;
+use ridgepoint::{Error, Location, Result};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::columns::{Columns, Found, Header};
+use super::record::read_texts;
+
+/// Reads the rows of a file.
+pub struct RowReader<'a> {
+    origin: String,
+    columns: Columns,
+    header: Header,
+    number: usize,
+    count: Rc<RecordCount>,
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    Csv { reader: csv::Reader<BufReader<Bounded<'a>>>, record: csv::StringRecord },
+    Jsonl { reader: BufReader<Bounded<'a>>, buffer: Vec<u8>, object: Map<String, Value> },
+}
+
+impl<'a> RowReader<'a> {
+    /// Reads csv. Lines that begin with `#` are comments, and white space around cells does not count.
+    ///
+    /// # Errors
+    /// A file that can't be read or is empty, and those of [`Columns::find`].
+    pub fn csv(input: Input<'a>, columns: Columns) -> Result<Self> {
+        let mut options = csv::ReaderBuilder::new();
+        options.comment(Some(b'#')).trim(csv::Trim::All);
+        Self::with_options(input, columns, &options)
+    }
+
+    /// Reads csv whose cells count as they are: `#` and white space belong to them.
+    ///
+    /// # Errors
+    /// Those of [`RowReader::csv`].
+    pub fn verbatim_csv(input: Input<'a>, columns: Columns) -> Result<Self> {
+        Self::with_options(input, columns, &csv::ReaderBuilder::new())
+    }
+
+    fn with_options(input: Input<'a>, columns: Columns, options: &csv::ReaderBuilder) -> Result<Self> {
+        let origin = input.origin().to_owned();
+        let (reader, count) = input.records(Record::Row);
+        let mut reader = options.from_reader(reader);
+        let names = reader.headers().map_err(|error| csv_error(&origin, error))?;
+        if names.iter().all(|name| name.trim().is_empty()) {
+            let message =
+                format!("is empty: the first line must name the columns {}", columns.required.replace(',', ", "));
+            return Err(Error::parse(origin, message));
+        }
+        let header = columns.find(&origin, names)?;
+        let source = Source::Csv { reader, record: csv::StringRecord::new() };
+        Ok(RowReader { origin, columns, header, number: 0, count, source })
+    }
+
+    /// Reads jsonl: an object per line, whose keys are the columns. Blank lines are passed over.
+    pub fn jsonl(input: Input<'a>, columns: Columns) -> Self {
+        let origin = input.origin().to_owned();
+        let (reader, count) = input.records(Record::Line);
+        let source = Source::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
+        RowReader { origin, columns, header: Header::default(), number: 0, count, source }
+    }
+
+    /// Returns what errors call the file.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Returns the columns of the file; of jsonl, those of the last row.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads the next row; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// A file that can't be read, a row with more or fewer cells than the header, and a line that is not a JSON object or
+    /// has other keys than the columns.
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>> {
+        let origin = &self.origin;
+        self.count.begin();
+        let cells = match &mut self.source {
+            Source::Csv { reader, record } => {
+                if !reader.read_record(record).map_err(|error| csv_error(origin, error))? {
+                    return Ok(None);
+                }
+                self.number += 1;
+                Cells::Csv(record)
+            }
+            Source::Jsonl { reader, buffer, object } => {
+                loop {
+                    buffer.clear();
+                    if reader.read_until(b'\n', buffer).map_err(|error| read_error(origin, error))? == 0 {
+                        return Ok(None);
+                    }
+                    self.number += 1;
+                    if !buffer.trim_ascii().is_empty() {
+                        break;
+                    }
+                }
+                *object = parse_line(origin, self.number, buffer)?;
+                if !self.header.has_keys_of(object) {
+                    let line = Location::of(origin).line(self.number);
+                    self.header = self.columns.find(line, object.keys().map(String::as_str))?;
+                }
+                Cells::Jsonl(object)
+            }
+        };
+        Ok(Some(Row { origin, number: self.number, header: &self.header, cells }))
+    }
+}
+
+fn parse_line(origin: &str, number: usize, line: &[u8]) -> Result<Map<String, Value>> {
+    let text = line.trim_ascii();
+    let fault = |column: usize, cause: &str| {
+        let place = Location::of(origin).line(number).column(column);
+        Error::parse(place, format!("is not a JSON object on a line of its own: {cause}"))
+    };
+    match distinct_json(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(other) => Err(fault(1, &format!("found {}", shown(&other)))),
+        Err(error) => Err(fault(error.column(), &json_cause(&error))),
+    }
+}
+
+/// A row of a file.
+#[derive(Clone, Copy)]
+pub struct Row<'r> {
+    origin: &'r str,
+    number: usize,
+    header: &'r Header,
+    cells: Cells<'r>,
+}
+
+#[derive(Clone, Copy)]
+enum Cells<'r> {
+    Csv(&'r csv::StringRecord),
+    Jsonl(&'r Map<String, Value>),
+}
+
+impl<'r> Row<'r> {
+    /// Returns the number of the row: from 1, without the header of a csv file.
+    pub fn row_number(&self) -> usize {
+        self.number
+    }
+
+    /// Returns the name that the file has for a column.
+    pub fn name<'a>(&'a self, column: &'a str) -> &'a str {
+        self.header.name(column).unwrap_or(column)
+    }
+
+    /// Returns the text of a cell; `None` if it is empty or null, or the file lacks the column.
+    pub fn text(&self, column: &str) -> Option<Cow<'r, str>> {
+        self.text_of(self.header.find(column)?)
+    }
+
+    fn text_of(&self, column: &Found) -> Option<Cow<'r, str>> {
+        let text = match self.cells {
+            Cells::Csv(record) => Cow::Borrowed(record.get(column.position)?),
+            Cells::Jsonl(object) => match object.get(&column.name)? {
+                Value::Null => return None,
+                Value::String(text) => Cow::Borrowed(text.trim()),
+                value => Cow::Owned(value.to_string()),
+            },
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Returns the error of a cell.
+    pub fn bad(&self, column: &str, expected: impl std::fmt::Display) -> Error {
+        let found = self.text(column).map_or_else(|| "nothing".to_owned(), |text| cut(&text));
+        Error::bad_row(self.origin, self.number, self.name(column), found, expected)
+    }
+
+    /// Reads the row as a struct, whose fields have the names of columns; see [`read_texts`].
+    ///
+    /// # Errors
+    /// The first cell that a field cannot be read from.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T> {
+        let columns = &self.header.found;
+        let names = columns.iter().map(|found| found.column).collect();
+        let texts = columns.iter().map(|found| self.text_of(found).unwrap_or_default()).collect();
+        read_texts(&names, texts).map_err(|(column, expected)| self.bad(&column, expected))
+    }
+
+    /// Converts the text of a cell, which must not be empty; `expected` says what it must be.
+    ///
+    /// # Errors
+    /// An empty cell, and a text that `convert` returns `None` for.
+    pub fn read<T>(&self, column: &str, expected: impl Display, convert: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+        let found = self.text(column).and_then(|text| convert(text.trim()));
+        found.ok_or_else(|| self.bad(column, expected.to_string()))
+    }
+
+    /// Reads a whole number, which may be written as `16.0`.
+    ///
+    /// # Errors
+    /// An empty cell, or anything but a number of the range.
+    pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, column: &str, range: RangeInclusive<T>) -> Result<T> {
+        let expected = format_args!("a whole number from {} to {}", range.start(), range.end());
+        self.read(column, expected, |text| T::try_from(whole_text(text)?).ok().filter(|number| range.contains(number)))
+    }
+
+    /// Reads a number.
+    ///
+    /// # Errors
+    /// An empty cell, or anything but a number of the range.
+    pub fn number(&self, column: &str, range: NumberRange) -> Result<f64> {
+        self.read(column, range, |text| text.parse().ok().filter(|number| range.contains(*number)))
+    }
+
+    /// Reads a cell with `read`; `None` if it is empty.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn optional<T>(&self, column: &str, read: impl FnOnce(&Self, &str) -> Result<T>) -> Result<Option<T>> {
+        self.text(column).map(|_| read(self, column)).transpose()
+    }
+
+    /// Returns the objects in a list, which only jsonl has.
+    ///
+    /// # Errors
+    /// An empty cell, or anything else.
+    pub fn objects(&self, column: &str) -> Result<Vec<&'r Map<String, Value>>> {
+        let list = self.list(column).and_then(|list| list.iter().map(Value::as_object).collect());
+        list.ok_or_else(|| self.bad(column, "a list of objects"))
+    }
+
+    /// Reads a list of whole numbers, which only jsonl has.
+    ///
+    /// # Errors
+    /// An empty cell, or anything else.
+    pub fn wholes(&self, column: &str) -> Result<Vec<u64>> {
+        let list = self.list(column).and_then(|list| list.iter().map(Value::as_u64).collect());
+        list.ok_or_else(|| self.bad(column, "a list of whole numbers"))
+    }
+
+    fn list(&self, column: &str) -> Option<&'r Vec<Value>> {
+        match self.cells {
+            Cells::Csv(_) => None,
+            Cells::Jsonl(object) => object.get(&self.header.find(column)?.name)?.as_array(),
+        }
+    }
+}
+
+/// Turns an error of the csv reader into one that names the line.
+pub fn csv_error(origin: &str, error: csv::Error) -> Error {
+    let place = error.position().map_or(Location::of(origin), |position| Location::of(origin).line(position.line()));
+    match error.into_kind() {
+        csv::ErrorKind::Io(source) => read_error(origin, source),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Error::parse(place, format!("has {len} cells, the header has {expected_len}"))
+        }
+        csv::ErrorKind::Utf8 { .. } => Error::parse(place, "is not UTF-8 text"),
+        kind => Error::parse(place, format!("can't be read as csv: {kind:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use ridgepoint::input::FileKind;
+
+    use super::*;
+
+    const COLUMNS: Columns = Columns {
+        required: "arrival,input_len",
+        optional: "stage",
+        aliases: &[("arrival_ms", "arrival"), ("prompt_len", "input_len")],
+        has_others: false,
+    };
+
+    fn csv(text: &str) -> Result<Vec<(String, u32)>> {
+        rows(RowReader::csv(Input::new(FileKind::Trace, "r.csv", text.as_bytes())?, COLUMNS)?)
+    }
+
+    fn jsonl(text: &str) -> Result<Vec<(String, u32)>> {
+        rows(RowReader::jsonl(Input::new(FileKind::Trace, "r.jsonl", text.as_bytes())?, COLUMNS))
+    }
+
+    fn rows(mut reader: RowReader<'_>) -> Result<Vec<(String, u32)>> {
+        let mut found = Vec::new();
+        while let Some(row) = reader.next_row()? {
+            found.push((row.text("arrival").unwrap_or_default().into_owned(), row.whole("input_len", 1..=100)?));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn csv_and_jsonl_hold_the_same_rows() {
+        let from_csv = csv("# made by hand\narrival,prompt_len,stage\n0, 100 ,\n1.5,16.0,1\n").unwrap();
+        let from_jsonl = jsonl(
+            "\u{feff}{\"arrival\": 0, \"input_len\": 100, \"stage\": null}\r\n\n{\"arrival_ms\": \"1.5\", \"input_len\": 16}\n",
+        );
+        assert_eq!(from_csv, [("0".to_owned(), 100), ("1.5".to_owned(), 16)]);
+        assert_eq!(from_jsonl.unwrap(), from_csv);
+    }
+
+    #[test]
+    fn headers_list_all_their_problems() {
+        let error = csv("arival,arrival,arrival,arrival_ms,colour\n").unwrap_err().to_string();
+        for part in [
+            "column 'arival' is not known: did you mean arrival, arrival_ms?",
+            "column 'arrival' appears twice: keep one",
+            "columns 'arrival' and 'arrival_ms' mean the same: keep one",
+            "column 'colour' is not known;",
+            "column 'input_len' is missing (other names: prompt_len)",
+            "the columns are arrival, input_len and, optionally, stage",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(csv(" \n").unwrap_err().to_string().contains("is empty: the first line must name the columns arrival"));
+        let error = jsonl("{\"arrival\":0,\"input_len\":1}\n{\"arrival\":0}").unwrap_err().to_string();
+        assert!(error.starts_with("r.jsonl: line 2: column 'input_len' is missing"), "{error}");
+    }
+
+    #[test]
+    fn cells_and_lines_name_their_place() {
+        let error = csv("arrival,prompt_len\n0,1\n1,0\n").unwrap_err();
+        let message = "r.csv: row 2: column 'prompt_len': found 0, expected a whole number from 1 to 100";
+        assert_eq!(error.to_string(), message);
+        assert_eq!(error.location().and_then(|place| place.key.clone()).as_deref(), Some("prompt_len"));
+        assert!(csv("arrival,prompt_len\n0,\n").unwrap_err().to_string().contains("found nothing"));
+        assert_eq!(
+            csv("arrival,prompt_len\n0\n").unwrap_err().to_string(),
+            "r.csv: line 2: has 1 cells, the header has 2"
+        );
+        for text in ["\n\n[1]\n", "\n\n\u{fe}\n", "\n\n{\"a\":1} {\"a\":2}\n"] {
+            let error = jsonl(text).unwrap_err().to_string();
+            assert!(error.starts_with("r.jsonl: line 3 column "), "{error}");
+        }
+        let error = jsonl("{\"arrival\":1,\"arrival\":1}\n").unwrap_err().to_string();
+        assert!(error.contains("key 'arrival' appears twice"), "{error}");
+    }
+
+    #[test]
+    fn a_row_does_not_grow_without_end() {
+        let endless = b"arrival,input_len\n1,\"".as_slice().chain(std::io::repeat(b'x'));
+        let input = Input::new(FileKind::Trace, "r.csv", endless).unwrap();
+        let mut reader = RowReader::csv(input, COLUMNS).unwrap();
+        let error = reader.next_row().map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("r.csv: has a row of more than 1 MiB"), "{error}");
+        // Many short rows are no long row.
+        assert_eq!(csv(&format!("arrival,input_len\n{}", "1,2\n".repeat(1 << 19))).unwrap().len(), 1 << 19);
+    }
+}

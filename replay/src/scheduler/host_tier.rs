@@ -1,0 +1,115 @@
+//! The scheduler's part in the host's tier of KV blocks: the look-up of waiting requests, and the blocks that steps offer.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots and records within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
+
+use super::super::batch::Batch;
+use super::super::offload::Load;
+use super::Scheduler;
+
+/// The part of a waiting request that it need not compute.
+pub(super) struct Prefix {
+    /// Tokens of it that the GPU holds.
+    pub(super) cached: u32,
+    /// Blocks of these, and how many of them are free.
+    pub(super) held_blocks: u32,
+    pub(super) free_hits: u32,
+    /// Blocks behind them that the host holds.
+    pub(super) to_load: u32,
+}
+
+impl Scheduler<'_> {
+    /// Returns the part of a waiting request that it need not compute; `None` if it waits for a load.
+    pub(super) fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
+        let state = &mut self.slots[slot as usize];
+        if let Some(offload) = &self.offload {
+            match offload.load_of(slot) {
+                Load::UnderWay => return None,
+                Load::Ended => {
+                    self.cache.cache_shared(state, state.computed);
+                    // The last token is computed again, as the next one is sampled from it.
+                    let cached = state.computed.min(state.num_tokens() - 1);
+                    return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
+                }
+                Load::None => {}
+            }
+        }
+        let (hits, free_hits) = self.cache.find_cached(state);
+        let known_cached = if state.was_preempted { 0 } else { state.known_cached };
+        let cached = (hits * self.config.block_size).max(known_cached);
+        let to_load = match &mut self.offload {
+            None => 0,
+            Some(offload) => offload.lookup(slot, state, hits)?,
+        };
+        Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
+    }
+
+    /// Gives a request blocks for what the host holds of it, and begins to load them.
+    pub(super) fn load(&mut self, slot: u32, prefix: &Prefix) {
+        let state = &mut self.slots[slot as usize];
+        self.cache.use_found(state);
+        for _ in 0..prefix.to_load {
+            self.cache.take(state);
+        }
+        state.computed = (prefix.held_blocks + prefix.to_load) * self.config.block_size;
+        if let Some(offload) = &mut self.offload {
+            offload.begin_load(slot, prefix.held_blocks, prefix.to_load);
+        }
+    }
+
+    /// Offers the host the blocks that a step fills: those of new requests, then of running ones, then of preempted ones that run again.
+    pub(super) fn offer_to_host(&mut self, batch: &Batch, num_running: usize, in_flight: u32) {
+        let Some(offload) = &mut self.offload else { return };
+        let (slots, steady) = (&self.slots, &self.steady);
+        let (running, admitted) = (0..num_running, num_running..batch.slots.len());
+        let was_preempted = |at: &usize| slots[batch.slots[*at] as usize].was_preempted;
+        let new = admitted.clone().filter(|at| !was_preempted(at));
+        let listed = |at: usize| {
+            let (slot, request) = (batch.slots[at], &batch.requests[at]);
+            let (state, end) = (&slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
+            (slot, state, end.min(state.num_tokens()))
+        };
+        let (filling, step) = (&mut self.filling, steady.next_step());
+        filling.clear();
+        offload.begin_offers(slots, step, steady.len(), filling);
+        for (slot, state, end) in new.map(listed) {
+            offload.offer(slot, state, step, end);
+        }
+        filling.extend(steady.filling(in_flight));
+        let by_admission = |filling: &mut Vec<u32>, from: usize| {
+            filling[from..].sort_by_key(|slot| slots[*slot as usize].admission);
+            filling.dedup();
+        };
+        by_admission(filling, 0);
+        // Offers go in the order of admission. Requests that were refused are among them as soon as one may fit.
+        let (mut at, mut admission, mut has_taken) = (0, 0, false);
+        loop {
+            if !has_taken && offload.may_fit() {
+                has_taken = true;
+                offload.take_refused(slots, step, admission, filling);
+                by_admission(filling, at);
+            }
+            let Some(slot) = filling.get(at) else { break };
+            let state = &slots[*slot as usize];
+            offload.offer(*slot, state, step, steady.num_known(state, in_flight));
+            (at, admission) = (at + 1, state.admission + 1);
+        }
+        for (slot, state, end) in running.chain(admitted.filter(was_preempted)).map(listed) {
+            offload.offer(slot, state, step, end);
+        }
+        offload.end_offers(slots);
+    }
+
+    /// Learns which transfers had ended when a step was launched.
+    pub(crate) fn learn_of_transfers(&mut self, step: &Batch) {
+        let Some(offload) = &mut self.offload else { return };
+        for slot in &step.stored {
+            offload.finish_stores(*slot);
+        }
+        for slot in &step.loaded {
+            offload.finish_load(*slot);
+        }
+        for slot in &step.stored {
+            self.free(*slot);
+        }
+    }
+}

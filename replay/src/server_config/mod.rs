@@ -1,0 +1,271 @@
+//! The server of an experiment: a model, a GPU and vLLM's engine arguments, read from a flat YAML or JSON file, and the
+//! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
+//! configuration of `replay`.
+
+mod disk;
+mod offload;
+mod read;
+#[cfg(test)]
+mod tests;
+mod transfers;
+
+pub use disk::KvDiskTier;
+pub use offload::{KvOffloading, KvOffloadingSize};
+pub use read::NOT_MODELLED;
+pub use transfers::{KvTransfersSource, unused_disk};
+
+use std::path::Path;
+
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::{FileKind, read_text};
+use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::latency::KvTransfers;
+use ridgepoint::{Deployment, Hardware, Model, Result};
+use serde_json::{Map, Value};
+
+use crate::{EngineConfig, SchedulingPolicy, find_hardware};
+
+/// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
+const SURPRISING_BLOCKS: f64 = 1.1;
+/// Tokens of a KV block that vLLM takes.
+///
+/// # Source
+/// vLLM 0.15, `BlockSize` (`vllm/config/cache.py`).
+const BLOCK_SIZES: [u32; 7] = [1, 8, 16, 32, 64, 128, 256];
+
+/// Arguments of the scheduler; `None` is the default of vLLM 0.16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SchedulerOptions {
+    /// Reuse the KV blocks of equal prompt beginnings. Defaults to true.
+    pub enable_prefix_caching: Option<bool>,
+    /// Split prompts into prefill chunks. Defaults to true.
+    pub enable_chunked_prefill: Option<bool>,
+    /// Schedule a step while another one runs. Defaults to true.
+    pub async_scheduling: Option<bool>,
+    /// Most tokens of a prefill chunk. Defaults to 0, which is no limit.
+    pub long_prefill_token_threshold: Option<u32>,
+    /// Admit a waiting request only if the free blocks hold all its known tokens. Defaults to false; vLLM sets it since 0.19.
+    pub scheduler_reserve_full_isl: Option<bool>,
+    /// Order of waiting requests. Defaults to first come, first served.
+    pub scheduling_policy: Option<SchedulingPolicy>,
+}
+
+/// A server, as its file describes it.
+///
+/// # Keys
+/// vLLM's engine arguments under their own names, with dashes or underscores, and those of published experiments: `model`,
+/// `hardware`, `tensor_parallelism` (`tensor_parallel_size`), `total_kv_blocks` (`num_gpu_blocks_override`), `precision`,
+/// `cpu_offload` (`cpu_offload_gb`). `kv_transfers` has measured times of KV transfers, as `ridgepoint ingest` writes them: a path or an object. A key without a value counts as absent.
+///
+/// ```
+/// use ridgepoint_replay::server_config::ServerConfig;
+/// let text = "model: llama-3.1-8b\nhardware: H100\ntensor_parallelism: 2\nmax-num-seqs: 128\ntotal_kv_blocks: 8000\n";
+/// let server = ServerConfig::parse("exp-config.yaml", text)?;
+/// assert_eq!((server.deployment.tensor_parallel_size, server.deployment.max_num_seqs), (2, 128));
+/// assert_eq!(server.num_gpu_blocks_override, Some(8000));
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// Name of the server in errors: a path, usually.
+    pub origin: String,
+    /// Name, Hugging Face id or path of the model.
+    pub model: String,
+    /// Name or path of the GPU.
+    pub hardware: String,
+    /// The engine arguments that a step depends on.
+    pub deployment: Deployment,
+    /// Number format of the weights; `None` is that of the checkpoint.
+    pub precision: Option<MatmulFormat>,
+    /// Arguments of the scheduler.
+    pub scheduler: SchedulerOptions,
+    /// KV blocks; `None` takes those of the memory equation.
+    pub num_gpu_blocks_override: Option<u32>,
+    /// The host's tier of KV blocks; `None` without one.
+    pub kv_offloading: Option<KvOffloading>,
+    /// Measured times of KV transfers; `None` takes those of the GPU's link to its host.
+    pub kv_transfers: Option<KvTransfersSource>,
+    /// Notes for users about keys that have no effect here but have one on a server. Keys without an effect on times get none.
+    pub notes: Vec<String>,
+    /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
+    pub names_only: bool,
+}
+
+/// The engine that a replay runs on.
+#[derive(Debug, Clone)]
+pub struct ServedEngine {
+    /// Scheduler and cache.
+    pub config: EngineConfig,
+    /// The memory equation. It may find no blocks if the file gives their number.
+    pub capacity: KvCapacity,
+    /// The file gives the number of blocks.
+    pub blocks_are_given: bool,
+    /// Measured times of KV transfers.
+    pub kv_transfers: Option<KvTransfers>,
+    /// Notes for users about unusual settings.
+    pub notes: Vec<String>,
+}
+
+impl ServerConfig {
+    /// Returns a server with vLLM's defaults.
+    pub fn new(origin: &str, model: &str, hardware: &str) -> Self {
+        ServerConfig {
+            origin: origin.to_owned(),
+            model: model.to_owned(),
+            hardware: hardware.to_owned(),
+            deployment: Deployment::default(),
+            precision: None,
+            scheduler: SchedulerOptions::default(),
+            num_gpu_blocks_override: None,
+            kv_offloading: None,
+            kv_transfers: None,
+            notes: Vec::new(),
+            names_only: false,
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// `ErrorKind::Io` for a file that can't be read, `ErrorKind::Parse` for one that is not text or longer than 16 MiB, and
+    /// those of [`ServerConfig::parse`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::read_with(path, &Map::new())
+    }
+
+    /// Reads a file, and takes the arguments in `over` instead of the file's. A model in `over` discards the file's precision,
+    /// which is that of the file's own model.
+    ///
+    /// # Errors
+    /// Those of [`ServerConfig::read`].
+    pub fn read_with(path: &Path, over: &Map<String, Value>) -> Result<Self> {
+        read::parse(&path.display().to_string(), &read_text(FileKind::ServerConfig, path)?, over)
+    }
+
+    /// Parses the text of a file, YAML or JSON, that errors call `origin`.
+    ///
+    /// # Errors
+    /// `ErrorKind::Parse` for other text. `ErrorKind::Invalid` with all problems: unknown keys, values out of range, two names
+    /// of one argument with different values, and a missing `model` or `hardware`.
+    pub fn parse(origin: &str, text: &str) -> Result<Self> {
+        read::parse(origin, text, &Map::new())
+    }
+
+    /// Reads a server from keys and values, which are those of [`ServerConfig::parse`].
+    ///
+    /// # Errors
+    /// The `ErrorKind::Invalid` of [`ServerConfig::parse`].
+    pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
+        read::from_map(origin, values, &Map::new())
+    }
+
+    /// Finds the model in the requested precision, and notes about the choice.
+    ///
+    /// For a narrower precision than the checkpoint's, this is the quantised variant of the checkpoint, or the plain scheme of
+    /// an engine that quantises while loading. 16 bits on a quantised checkpoint can only mean its activations.
+    ///
+    /// # Errors
+    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a `config.json` of one's own, or
+    /// a checkpoint with other quantised weights.
+    pub fn find_model(&self, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
+        let find = if self.names_only { Model::named_in } else { Model::find_in };
+        let Some(precision) = self.precision else { return Ok((find(data_dir, &self.model)?, Vec::new())) };
+        if precision.bits().0 == 16 {
+            let model = find(data_dir, &self.model)?;
+            let stored = model.main_weight_format().filter(|_| !model.stores(precision));
+            let note = stored.map(|format| {
+                let name = &model.name;
+                format!(
+                    "precision = {precision}: {name} stores its weights as {format}, which is predicted; 16 bits can only mean its activations"
+                )
+            });
+            return Ok((model, note.into_iter().collect()));
+        }
+        let variant =
+            Model::variant_by(find, data_dir, &self.model, precision).map_err(|error| error.of(&self.origin))?;
+        Ok((variant.0, variant.1.into_iter().map(|note| format!("precision: {note}")).collect()))
+    }
+
+    /// Finds the GPU.
+    ///
+    /// # Errors
+    /// Those of [`find_hardware`].
+    pub fn find_hardware(&self, data_dir: Option<&Path>) -> Result<Hardware> {
+        let find = if self.names_only { Hardware::named_in } else { find_hardware };
+        find(data_dir, &self.hardware)
+    }
+
+    /// Returns the scheduler and cache of this server, and its measured KV transfers. `max_model_len` defaults to the model's own limit, and the blocks to
+    /// those of the memory equation with the sampler of `kernels`.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`],
+    /// [`EngineConfig::validate`] and a file of KV transfers.
+    pub fn engine_config(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        kernels: &ridgepoint::Engine,
+    ) -> Result<ServedEngine> {
+        let mut notes = Vec::new();
+        let capacity = match self.num_gpu_blocks_override {
+            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,
+            None => KvCapacity::for_engine(model, hardware, &self.deployment, kernels)?,
+        };
+        let num_gpu_blocks = self.num_gpu_blocks_override.unwrap_or(capacity.num_gpu_blocks);
+        if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.num_gpu_blocks) {
+            notes.push(format!(
+                "num_gpu_blocks_override = {num_gpu_blocks}: the memory equation finds room for {} blocks, so such a server might \
+                 not start",
+                capacity.num_gpu_blocks
+            ));
+        }
+        notes.extend(self.refused_by_vllm());
+        let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
+        let scheduler = self.scheduler;
+        let mut config = EngineConfig {
+            num_gpu_blocks,
+            enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
+            enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
+            async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
+            long_prefill_token_threshold: scheduler.long_prefill_token_threshold.unwrap_or_default(),
+            scheduler_reserve_full_isl: scheduler.scheduler_reserve_full_isl.unwrap_or_default(),
+            scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
+            kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
+            ..defaults
+        };
+        let kv_transfers = self.measured_transfers()?;
+        if let Some(transfers) = kv_transfers {
+            transfers::share_links(config.kv_offload.as_mut(), &transfers, &mut notes);
+        }
+        if config.kv_offload.as_ref().is_some_and(|tier| tier.disk.is_some()) {
+            notes.push(disk::RULES.to_owned());
+        }
+        if config.state_blocks_per_request > 0 && config.enable_prefix_caching {
+            notes.push(format!(
+                "mamba_cache_mode = align is not modelled: {} keeps states at the ends of chunks alone, and prefix caching counts a hit at \
+                 every block of {} tokens",
+                model.name, config.block_size
+            ));
+        }
+        config.validate().map_err(|error| error.of(&self.origin))?;
+        let blocks_are_given = self.num_gpu_blocks_override.is_some();
+        Ok(ServedEngine { config, capacity, blocks_are_given, kv_transfers, notes })
+    }
+
+    /// Remarks on arguments with which vLLM does not start.
+    ///
+    /// # Source
+    /// vLLM 0.15, `SchedulerConfig.verify_max_model_len` (`vllm/config/scheduler.py`), for the limits of a step.
+    fn refused_by_vllm(&self) -> impl Iterator<Item = String> {
+        let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = self.deployment;
+        let budget = (tokens < requests).then(|| {
+            format!("vLLM refuses max_num_batched_tokens = {tokens} that is less than max_num_seqs = {requests}")
+        });
+        let block = (!BLOCK_SIZES.contains(&block_size)).then(|| {
+            let known = BLOCK_SIZES.map(|size| size.to_string()).join(", ");
+            format!("vLLM refuses block_size = {block_size}: it takes one of {known}")
+        });
+        budget.into_iter().chain(block)
+    }
+}

@@ -1,0 +1,208 @@
+//! Uncertainty of a replay's figures: relative standard deviations of its steps, sampled while it runs.
+
+use ridgepoint::StepModel;
+use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
+use serde::Serialize;
+
+use super::observe::{Observer, StepEvent};
+
+/// One in this many steps is estimated with its uncertainty.
+const SAMPLED: u64 = 64;
+
+/// Known error of the tail of TTFT, for those who plan by it.
+pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short (docs/accuracy.md)";
+
+/// Share of extrapolated steps above which a remark is made.
+const TOLD_SHARE: f64 = 0.1;
+
+/// Collects the relative standard deviations of a replay's steps, weighted by their number of requests.
+#[derive(Debug)]
+pub struct SpreadSampler<'a> {
+    steps: &'a StepModel,
+    weight: f64,
+    coefficients_sd: f64,
+    tables_sd: f64,
+    /// Weight of the extrapolated steps, and the remark on the first of them.
+    beyond: f64,
+    remark: Option<String>,
+}
+
+/// Relative standard deviations of a replay's figures.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Spread {
+    /// From the uncertainty of the correction's coefficients.
+    pub coefficients_sd: f64,
+    /// From efficiency tables that no measured engine has confirmed.
+    pub tables_sd: f64,
+    /// From variation that no coefficient explains.
+    pub scatter: Option<Scatter>,
+}
+
+impl<'a> SpreadSampler<'a> {
+    /// Samples steps that `steps` predicts.
+    pub fn new(steps: &'a StepModel) -> Self {
+        SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0, beyond: 0.0, remark: None }
+    }
+
+    /// A remark if more than a tenth of the steps, by their requests, are beyond those that the correction was fitted on.
+    pub fn extrapolated(&self) -> Option<String> {
+        let share = self.beyond / self.weight;
+        let remark = self.remark.as_ref().filter(|_| share > TOLD_SHARE)?;
+        Some(format!("{:.0} % of the steps are beyond what was fitted, such as one with {remark}", 100.0 * share))
+    }
+
+    /// The spread of the steps sampled so far.
+    pub fn spread(&self) -> Spread {
+        let mean = |sum: f64| if self.weight > 0.0 { sum / self.weight } else { 0.0 };
+        Spread {
+            coefficients_sd: mean(self.coefficients_sd),
+            tables_sd: mean(self.tables_sd),
+            scatter: self.steps.correction().map(|correction| correction.scatter),
+        }
+    }
+}
+
+impl Observer for SpreadSampler<'_> {
+    fn step(&mut self, event: &StepEvent<'_>) {
+        if event.index.is_multiple_of(SAMPLED) && !event.batch.is_empty() {
+            let step = self.steps.estimate_unchecked(event.batch);
+            let weight = event.batch.len() as f64;
+            self.weight += weight;
+            self.coefficients_sd += weight * step.coefficients_sd;
+            self.tables_sd += weight * step.tables_sd;
+            if let Some(remark) = self.steps.extrapolated(&step.batch) {
+                self.beyond += weight;
+                self.remark.get_or_insert(remark);
+            }
+        }
+    }
+
+    fn wants_every_token(&self) -> bool {
+        false
+    }
+}
+
+impl Spread {
+    /// The 90 % interval of a figure that sums many steps: ITL, TPOT, E2E.
+    pub fn of_steps(&self, predicted: f64) -> (f64, f64) {
+        self.interval(predicted, |scatter| scatter.step)
+    }
+
+    /// The 90 % interval of a time to first token.
+    pub fn of_ttft(&self, predicted: f64) -> (f64, f64) {
+        self.interval(predicted, |scatter| scatter.ttft)
+    }
+
+    /// What a figure that sums many steps stays below, if it is at most `sds` standard deviations above its prediction.
+    pub fn steps_below(&self, predicted: f64, sds: f64) -> f64 {
+        self.below(predicted, sds, |scatter| scatter.step)
+    }
+
+    /// [`Spread::steps_below`] of a time to first token.
+    pub fn ttft_below(&self, predicted: f64, sds: f64) -> f64 {
+        self.below(predicted, sds, |scatter| scatter.ttft)
+    }
+
+    fn below(&self, predicted: f64, sds: f64, scatter: fn(&Scatter) -> f64) -> f64 {
+        match &self.scatter {
+            Some(_) => predicted * (self.interval(1.0, scatter).1.ln() * sds / SDS_OF_90_PCT).exp(),
+            None => predicted * (1.0 + sds * self.tables_sd),
+        }
+    }
+
+    /// Without a correction, returns the assumed symmetric interval of the tables.
+    fn interval(&self, predicted: f64, scatter: fn(&Scatter) -> f64) -> (f64, f64) {
+        match &self.scatter {
+            Some(of) => {
+                let factor = interval_factor(&[self.coefficients_sd, self.tables_sd, scatter(of)]);
+                (predicted / factor, predicted * factor)
+            }
+            None => {
+                let half = (SDS_OF_90_PCT * self.tables_sd).min(1.0) * predicted;
+                (predicted - half, predicted + half)
+            }
+        }
+    }
+}
+
+/// Bounds of a 90 % interval, as factors of the figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Factors {
+    /// Lower bound over the figure.
+    pub lower_factor: f64,
+    /// Upper bound over the figure.
+    pub upper_factor: f64,
+}
+
+/// 90 % intervals of the figures of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Intervals {
+    /// Time to first token.
+    pub ttft: Factors,
+    /// Inter-token latency.
+    pub itl: Factors,
+    /// Time per output token.
+    pub tpot: Factors,
+    /// End-to-end latency.
+    pub e2e: Factors,
+}
+
+impl From<&Spread> for Intervals {
+    fn from(spread: &Spread) -> Self {
+        let factors = |(lower_factor, upper_factor)| Factors { lower_factor, upper_factor };
+        let of_steps = factors(spread.of_steps(1.0));
+        Intervals { ttft: factors(spread.of_ttft(1.0)), itl: of_steps, tpot: of_steps, e2e: of_steps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ridgepoint::{Deployment, Hardware, Model, Options, Request};
+
+    use super::*;
+
+    #[test]
+    fn intervals_hold_the_prediction_and_widen_with_the_scatter() {
+        let scatter = Some(Scatter { step: 0.03, ttft: 0.1 });
+        let spread = Spread { coefficients_sd: 0.04, tables_sd: 0.0, scatter };
+        let (lower, upper) = spread.of_steps(100.0);
+        assert!((upper - 100.0 * (1.645f64 * 0.05).exp()).abs() < 1e-9 && (lower * upper - 1e4).abs() < 1e-6);
+        assert!(spread.of_ttft(100.0).1 > upper);
+        assert!(
+            (spread.steps_below(100.0, 1.645) - upper).abs() < 1e-9
+                && (spread.steps_below(7.0, 0.0) - 7.0).abs() < 1e-12
+        );
+        assert!((spread.ttft_below(100.0, 2.0) - 100.0 * (2.0 * 0.1f64.hypot(0.04)).exp()).abs() < 1e-9);
+        let assumed = Spread { tables_sd: 0.1, ..Spread::default() };
+        assert_eq!(assumed.of_steps(100.0), (100.0 - 16.45, 100.0 + 16.45));
+    }
+
+    #[test]
+    fn a_constant_batch_has_the_spread_of_its_step() {
+        let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
+        let steps =
+            StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).expect("possible");
+        let batch = [Request::decode(500); 4];
+        let mut sampler = SpreadSampler::new(&steps);
+        for index in 0..200 {
+            sampler.step(&StepEvent {
+                index,
+                scheduled_ns: 0,
+                start_ns: 0,
+                end_ns: 1,
+                batch: &batch,
+                records: &[],
+                num_running: 4,
+                num_waiting: 0,
+                blocks_in_use: 0,
+                shared_kv_tokens: 0,
+                cached_tokens: 0,
+                preempted: &[],
+            });
+        }
+        let (spread, step) = (sampler.spread(), steps.estimate_unchecked(&batch));
+        assert!((spread.tables_sd - step.tables_sd).abs() < 1e-12 && spread.scatter.is_none());
+    }
+}

@@ -1,0 +1,139 @@
+//! Results of `vllm bench serve --save-detailed`: the requests of a benchmark as they were sent.
+//!
+//! # Source
+//! vLLM, `vllm/benchmarks/serve.py`: the detailed lists of a result.
+#![expect(clippy::indexing_slicing, reason = "the lists were found to be equally long")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
+
+use ridgepoint::input::{Input, check, json_error};
+use ridgepoint::units::NS_PER_S;
+use ridgepoint::{Error, Result};
+use serde::Deserialize;
+
+use super::WorkloadRequest;
+use super::limits::{MAX_TIME_NS, MAX_TOKENS};
+use super::rows::Rows;
+
+/// The lists of a result that matter here; it also has its settings and measurements.
+#[derive(Deserialize)]
+struct Detailed {
+    #[serde(default)]
+    input_lens: Vec<i64>,
+    #[serde(default)]
+    output_lens: Vec<i64>,
+    #[serde(default)]
+    start_times: Vec<f64>,
+    /// Older versions do not write it.
+    errors: Option<Vec<Option<String>>>,
+}
+
+/// A note on the sampling parameters of the requests, which results leave out.
+///
+/// # Source
+/// `vllm/benchmarks/serve.py` of vLLM 0.14.0 and 0.15.1.
+const UNTOLD_SAMPLING: &str = "the result does not tell the requests' sampling parameters: they are taken to be the server's. `vllm bench serve` \
+     up to 0.14 sends temperature 0 unless told otherwise; override_generation_config {\"temperature\": 0} predicts that";
+
+/// Reads a result. Times count from the first request. Failed requests are left out and counted.
+pub(super) fn read(input: Input<'_>) -> Result<Rows> {
+    let origin = input.origin().to_owned();
+    let origin = origin.as_str();
+    let Detailed { input_lens, output_lens, start_times, errors } =
+        serde_json::from_reader(input.stream()).map_err(|error| json_error(origin, error))?;
+    let num_requests = input_lens.len();
+    let errors = errors.unwrap_or_else(|| vec![None; num_requests]);
+    let lengths = [("output_lens", output_lens.len()), ("start_times", start_times.len()), ("errors", errors.len())];
+    let mut problems: Vec<String> = lengths
+        .into_iter()
+        .filter(|(_, length)| *length != num_requests)
+        .map(|(key, length)| match length {
+            0 => format!("{key} is missing or empty"),
+            _ => format!("{key} has {length} entries, input_lens has {num_requests}"),
+        })
+        .collect();
+    if !problems.is_empty() || num_requests == 0 {
+        problems.push("run `vllm bench serve` with --save-detailed, of a version that writes the lists".to_owned());
+    }
+    check(origin, problems)?;
+    let bad = |index: usize, column: &str, found: String, expected: String| {
+        Error::bad_row(origin, index + 1, column, found, expected)
+    };
+    let tokens = |index: usize, column: &str, count: i64| {
+        let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
+        tokens.ok_or_else(|| bad(index, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
+    };
+    let is_sent = |index: &usize| errors[*index].as_deref().unwrap_or_default().is_empty();
+    let mut sent: Vec<usize> = (0..num_requests).filter(is_sent).collect();
+    sent.sort_by(|one, other| start_times[*one].total_cmp(&start_times[*other]));
+    let failed = num_requests - sent.len();
+    let first = sent.first().map_or(0.0, |index| start_times[*index]);
+    let mut rows = Rows::default();
+    for index in sent {
+        let start = start_times[index];
+        let arrival_ns = ((start - first) * NS_PER_S as f64).round();
+        if arrival_ns > MAX_TIME_NS as f64 {
+            let expected = format!("at most 1000000000 s after the first, {first:?}");
+            return Err(bad(index, "start_times", format!("{start:?}"), expected));
+        }
+        let input = tokens(index, "input_lens", input_lens[index])?;
+        let output = tokens(index, "output_lens", output_lens[index])?;
+        rows.requests.push(WorkloadRequest::new(arrival_ns as u64, input, output));
+    }
+    if failed > 0 {
+        rows.notes.push(format!("{failed} of {} requests failed in the benchmark and are left out", num_requests));
+    }
+    rows.notes.push(UNTOLD_SAMPLING.to_owned());
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use ridgepoint::input::FileKind;
+
+    use super::*;
+
+    fn load(text: &str) -> Result<Rows> {
+        read(Input::new(FileKind::Requests, "result.json", text.as_bytes())?)
+    }
+
+    #[test]
+    fn requests_are_sorted_by_start_and_failed_ones_left_out() {
+        let rows = load(
+            "{\"backend\": \"vllm\", \"request_rate\": \"inf\", \"input_lens\": [10, 20, 30], \"output_lens\": [1, 2, 0],\n\
+             \"start_times\": [100.5, 100.25, 99.0], \"errors\": [\"\", \"\", \"timeout\"], \"itls\": [[0.1], [], []]}",
+        )
+        .unwrap();
+        assert_eq!(rows.requests, [WorkloadRequest::new(0, 20, 2), WorkloadRequest::new(250_000_000, 10, 1)]);
+        assert_eq!(rows.notes, ["1 of 3 requests failed in the benchmark and are left out", UNTOLD_SAMPLING]);
+    }
+
+    #[test]
+    fn results_without_details_and_lists_that_disagree_are_errors() {
+        for (text, parts) in [
+            ("{\"input_lens\": [1]}", vec!["output_lens is missing", "start_times is missing", "--save-detailed"]),
+            (
+                "{\"input_lens\": [1], \"output_lens\": [1, 2], \"start_times\": [], \"errors\": [null]}",
+                vec!["output_lens has 2 entries, input_lens has 1", "start_times is missing or empty"],
+            ),
+            (
+                "{\"input_lens\": [0], \"output_lens\": [1], \"start_times\": [1]}",
+                vec!["row 1: column 'input_lens': found 0"],
+            ),
+            (
+                "{\"input_lens\": [5], \"output_lens\": [0], \"start_times\": [1]}",
+                vec!["row 1: column 'output_lens': found 0"],
+            ),
+            ("{\"input_lens\": [5], \"output_lens\": [-1], \"start_times\": [1]}", vec!["found -1"]),
+            (
+                "{\"input_lens\": [5,5], \"output_lens\": [1,1], \"start_times\": [1e300,1.5]}",
+                vec!["row 1: column 'start_times': found 1e300, expected at most 1000000000 s after the first, 1.5"],
+            ),
+            ("{\"input_lens\": [5], \"output_lens\": [1], \"start_times\": [NaN]}", vec!["is not well-formed JSON"]),
+            ("{\"input_lens\": [], \"input_lens\": []}", vec!["duplicate field `input_lens`"]),
+            ("{\"input_lens\": []} {\"input_lens\": []}", vec!["is not well-formed JSON: trailing characters"]),
+        ] {
+            let error = load(text).map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with("result.json: ") && parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! An observer for tests of replays.
+
+use ridgepoint::Request;
+use ridgepoint_replay::{KvEvent, Observer, StepEvent};
+
+/// A step as the replay told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub index: u64,
+    pub scheduled_ns: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// Record, and what was scheduled of it.
+    pub batch: Vec<(u32, Request)>,
+    pub num_running: u32,
+    pub num_waiting: u32,
+    pub blocks_in_use: u32,
+    pub num_preempted: u32,
+}
+
+/// Everything that an observer is told.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    pub steps: Vec<Step>,
+    /// Record, token, ns; in the order of the calls.
+    pub tokens: Vec<(u32, u32, u64)>,
+    /// Events of the host's tier.
+    pub kv: Vec<KvEvent>,
+}
+
+impl Observer for Recorder {
+    fn step(&mut self, event: &StepEvent<'_>) {
+        assert_eq!(event.batch.len(), event.records.len());
+        self.steps.push(Step {
+            index: event.index,
+            scheduled_ns: event.scheduled_ns,
+            start_ns: event.start_ns,
+            end_ns: event.end_ns,
+            batch: event.records.iter().copied().zip(event.batch.iter().copied()).collect(),
+            num_running: event.num_running,
+            num_waiting: event.num_waiting,
+            blocks_in_use: event.blocks_in_use,
+            num_preempted: event.preempted.len() as u32,
+        });
+    }
+    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
+        self.tokens.push((record, token, now_ns));
+    }
+    fn kv(&mut self, event: &KvEvent) {
+        self.kv.push(event.clone());
+    }
+    fn wants_kv_events(&self) -> bool {
+        true
+    }
+}

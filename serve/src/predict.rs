@@ -1,0 +1,100 @@
+//! `POST /v1/predict-step`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::Request;
+use hyper::header::HeaderMap;
+use ridgepoint::input::{Keys, Log};
+use ridgepoint::{EfficiencyMode, Options, StepModel};
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::body::{ORIGIN, taken};
+use crate::problem::Problem;
+use crate::server_keys::ServerKeys;
+use crate::{answer, body};
+use ridgepoint_lab::predict_step::{Batch, Item, PredictedStep};
+use ridgepoint_lab::served::Served;
+
+/// Keys of the route beside those of the server.
+pub const KEYS: [&str; 4] = ["requests", "prefill", "decode", "explain"];
+
+/// Larger batches and bodies are predicted on the threads for long work.
+const MOST_AT_ONCE: u64 = 4096;
+const MOST_BYTES_AT_ONCE: usize = 256 * 1024;
+
+/// Bytes of a step model without lookup tables; 25 to 75 KiB were seen.
+const MODEL_BYTES: usize = 96 * 1024;
+
+/// A step model that answers, and what it was asked for.
+pub struct Compiled {
+    served: Arc<Served>,
+    efficiency: EfficiencyMode,
+    notes: Vec<String>,
+}
+
+/// Predicts a step.
+pub async fn predict_step(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
+    let deadline = app.deadline();
+    let body::Json { headers, mut map, bytes } = app.bodies.json(request, deadline).await?;
+    let own = taken(&mut map, &KEYS);
+    let server = ServerKeys::new(map);
+    let key = server.canonical();
+    let data_dir = app.data_dir.clone();
+    let build = app.jobs.run(deadline, move |_| Ok((compile(&server, data_dir.as_deref())?, MODEL_BYTES)));
+    let compiled = app.step_models.get_or_build(&key, build).await?;
+    let (batch, explain) = batch(own)?;
+    if batch.num_requests() <= MOST_AT_ONCE && bytes <= MOST_BYTES_AT_ONCE {
+        return answered(&headers, &compiled, &batch, explain);
+    }
+    app.jobs.run(deadline, move |_| answered(&headers, &compiled, &batch, explain)).await
+}
+
+fn compile(server: &ServerKeys, data_dir: Option<&std::path::Path>) -> Result<Compiled, Problem> {
+    let found = server.find(data_dir, &KEYS)?;
+    let options = Options { operators_only: true, ..found.options };
+    let deployment = found.server.deployment;
+    let steps = StepModel::with_options(&found.model, &found.hardware, &deployment, &options)?;
+    let served = Served { model: found.model, hardware: found.hardware, deployment, steps };
+    Ok(Compiled { served: Arc::new(served), efficiency: options.efficiency, notes: found.notes })
+}
+
+fn answered(headers: &HeaderMap, compiled: &Compiled, batch: &Batch, explain: bool) -> Result<Response, Problem> {
+    let mut prediction = PredictedStep::new(Arc::clone(&compiled.served), compiled.efficiency, batch, explain)?;
+    prediction.warn(&compiled.notes);
+    Ok(answer::result(headers, &prediction))
+}
+
+/// The batch of a body: its requests, or the shorthand of the command's flags.
+fn batch(mut own: Map<String, Value>) -> Result<(Batch, bool), Problem> {
+    let log = Log::default();
+    let keys = Keys::of_map("", &own, &log);
+    let explain = keys.flag("explain").unwrap_or(false);
+    let (has_requests, has_shorthand) = (keys.has("requests"), keys.has("prefill") || keys.has("decode"));
+    if has_requests == has_shorthand {
+        let found = if has_requests { "both" } else { "neither" };
+        log.problem(format!(
+            "{found} of requests and the shorthand are given: a batch is requests, as in \
+             [{{\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1}}], or prefill and decode, as in [\"2x512@1024\"] and \
+             [\"64x2048\"]"
+        ));
+    }
+    let mut items = Vec::new();
+    for (key, read) in [("prefill", Item::prefill as fn(&str) -> _), ("decode", Item::decode)] {
+        for text in keys.texts(key).into_iter().flatten().flat_map(|text| text.split(',')) {
+            match read(text) {
+                Ok(item) => items.push(Item { flag: format!("{key} {}", text.trim()), ..item }),
+                Err(fault) => log.problem(format!("{key} \"{}\": {fault}", ridgepoint::unstable::error::cut(text))),
+            }
+        }
+    }
+    log.finish(ORIGIN, Some(()))?;
+    if has_shorthand {
+        return Ok((Batch::of_items(ORIGIN, items)?, explain));
+    }
+    own.retain(|key, _| key == "requests");
+    Ok((Batch::from_json(ORIGIN, &Value::Object(own))?, explain))
+}

@@ -1,0 +1,212 @@
+//! The server of a request: a model and a GPU by name or described in place, vLLM's engine arguments, and how steps are predicted.
+
+use std::path::Path;
+
+use ridgepoint::input::{Keys, Log, did_you_mean};
+use ridgepoint::unstable::efficiency::ENGINES;
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Hardware, Model, Options, Result};
+use ridgepoint_replay::server_config::ServerConfig;
+use serde_json::{Map, Value};
+
+use crate::body::{ORIGIN, taken};
+use crate::problem::Problem;
+use ridgepoint_lab::served::{both, engine_of};
+
+/// Keys that say how steps are predicted.
+pub const PREDICTION_KEYS: [&str; 4] = ["efficiency", "correction", "engine", "engine_version"];
+
+/// Name of a model that a request describes, as the command's is the path of its file.
+const OWN_MODEL: &str = "config.json";
+/// Name of a GPU that a request describes. No table has it.
+const OWN_HARDWARE: &str = "own_hardware";
+
+/// The keys of a server and of its prediction.
+#[derive(Debug, Clone)]
+pub struct ServerKeys(Map<String, Value>);
+
+/// A server that was found.
+pub struct Found {
+    pub server: ServerConfig,
+    pub model: Model,
+    pub hardware: Hardware,
+    pub options: Options,
+    /// Remarks on keys without influence, and on the precision.
+    pub notes: Vec<String>,
+}
+
+impl ServerKeys {
+    /// The keys of a body that are left after those of its route were taken.
+    pub fn new(rest: Map<String, Value>) -> Self {
+        ServerKeys(rest)
+    }
+
+    /// A text that is equal for equal servers.
+    pub fn canonical(&self) -> String {
+        // Keys are sorted, and text keys always make JSON.
+        serde_json::to_string(&self.0).unwrap_or_default()
+    }
+
+    /// Reads the keys, and finds the model and the GPU. `of_route` are other keys that the route knows.
+    ///
+    /// # Errors
+    /// All problems of the keys; a model or GPU that is unknown or at fault.
+    pub fn find(&self, data_dir: Option<&Path>, of_route: &[&str]) -> std::result::Result<Found, Problem> {
+        let mut map = self.0.clone();
+        let prediction = taken(&mut map, &PREDICTION_KEYS);
+        let model = named_in_place(&mut map, "model", OWN_MODEL);
+        let hardware = named_in_place(&mut map, "hardware", OWN_HARDWARE);
+        let read = both(options(&prediction, data_dir), ServerConfig::from_values(ORIGIN, &map));
+        let (options, mut server) =
+            read.map_err(|errors| Problem::from(errors).reworded(|problem| misspelt(problem, of_route)))?;
+        server.names_only = true;
+        let model = match model {
+            Some(config) => own_model(&server, &config),
+            None => server.find_model(data_dir),
+        };
+        let hardware = match hardware {
+            Some(figures) => own_hardware(&figures, data_dir),
+            None => server.find_hardware(data_dir),
+        };
+        let ((model, precision_notes), hardware) = both(model, hardware)?;
+        let mut notes = std::mem::take(&mut server.notes);
+        notes.extend(precision_notes);
+        Ok(Found { server, model, hardware, options, notes })
+    }
+}
+
+/// Moves an object out of a key that usually holds a name, and puts `name` there.
+fn named_in_place(map: &mut Map<String, Value>, key: &str, name: &str) -> Option<Value> {
+    let value = map.get_mut(key).filter(|value| value.is_object())?;
+    Some(std::mem::replace(value, name.into()))
+}
+
+/// A better text for the problem of a key that is close to one of the route's own.
+fn misspelt(problem: &str, of_route: &[&str]) -> Option<String> {
+    let (key, _) = problem.split_once(" is not a known key: known are")?;
+    let hint = did_you_mean(key, of_route.iter().chain(&PREDICTION_KEYS).copied())?;
+    Some(format!("{key} is not a known key: {hint}"))
+}
+
+fn own_model(server: &ServerConfig, config: &Value) -> Result<(Model, Vec<String>)> {
+    if server.precision.is_some() {
+        let problem = "precision chooses a variant of a model that is named; the config.json in `model` has its own \
+                       quantization_config";
+        return Err(Error::invalid(ORIGIN, vec![problem.to_owned()]));
+    }
+    Ok((Model::from_config_str(OWN_MODEL, "model", &config.to_string(), None)?, Vec::new()))
+}
+
+/// The keys of a hardware file, or figures over those of a known GPU, as in `{"h100": {"memory_gb": 64}}`.
+fn own_hardware(figures: &Value, data_dir: Option<&Path>) -> Result<Hardware> {
+    let is_by_name = figures
+        .as_object()
+        .is_some_and(|map| map.len() == 1 && map.values().all(Value::is_object) && !map.contains_key("datasheet"));
+    if is_by_name {
+        let figures = figures.to_string();
+        let known = figures.as_str();
+        return ridgepoint_replay::hardware_from_json(data_dir, "hardware", known, None);
+    }
+    Hardware::from_keys(OWN_HARDWARE, "hardware", figures)
+}
+
+/// Reads how steps are predicted. Corrections are those that are built in: names are never paths.
+pub fn options(prediction: &Map<String, Value>, data_dir: Option<&Path>) -> Result<Options> {
+    let log = Log::default();
+    let keys = Keys::of_map("", prediction, &log);
+    let efficiency = keys.read("efficiency", "tables or ideal", |value| match value.as_str()? {
+        "tables" => Some(EfficiencyMode::Tables),
+        "ideal" => Some(EfficiencyMode::Ideal),
+        _ => None,
+    });
+    let correction = keys.read("correction", "auto, global or none", |value| match value.as_str()? {
+        "auto" => Some(CorrectionChoice::Auto),
+        "global" => Some(CorrectionChoice::Global),
+        "none" => Some(CorrectionChoice::None),
+        _ => None,
+    });
+    let version = keys.text("engine_version");
+    let name = keys.read("engine", format_args!("one of {}", ENGINES.join(", ")), |value| {
+        let name = value.as_str()?;
+        ENGINES.into_iter().find(|known| *known == name)
+    });
+    let engine = engine_of(name.unwrap_or("vllm"), version);
+    if engine.is_none() {
+        keys.problem("engine_version", "must be a version such as 0.24 or 0.24.0");
+    }
+    keys.finish();
+    let options = Options {
+        efficiency: efficiency.unwrap_or_default(),
+        correction: correction.unwrap_or_default(),
+        engine: engine.unwrap_or_default(),
+        data_dir: data_dir.map(Path::to_owned),
+        ..Options::default()
+    };
+    Ok(log.finish(ORIGIN, Some(options))?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn find(value: Value) -> std::result::Result<Found, Problem> {
+        let Value::Object(map) = value else { panic!() };
+        ServerKeys::new(map).find(None, &["requests", "prefill", "decode"])
+    }
+
+    fn fault(value: Value) -> String {
+        match find(value) {
+            Ok(_) => panic!("there is no fault"),
+            Err(problem) => format!("{problem:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_never_paths() {
+        for name in ["models/llama-3.1-8b.json", "../models/llama-3.1-8b.json", "/etc/passwd", ".", "models"] {
+            assert!(fault(json!({"model": name, "hardware": "h100"})).contains("unknown_model"), "{name}");
+        }
+        for name in ["hardware/l4.toml", "/etc/passwd", "gpus.json#H100", "."] {
+            assert!(fault(json!({"model": "llama-3.1-8b", "hardware": name})).contains("unknown_hardware"), "{name}");
+        }
+        let correction = json!({"model": "llama-3.1-8b", "hardware": "h100", "correction": "corrections/global.toml"});
+        assert!(fault(correction).contains("must be auto, global or none"));
+    }
+
+    #[test]
+    fn a_model_and_a_gpu_may_be_described_in_place() {
+        let config: Value = serde_json::from_str(include_str!("../../models/llama-3.1-8b.json")).unwrap();
+        let found = find(json!({"model": config, "hardware": {"h100": {"memory_gb": 64}}})).unwrap();
+        assert_eq!((found.model.name.as_str(), found.model.num_layers()), ("config.json", 32));
+        assert_eq!(
+            (found.hardware.name.as_str(), found.hardware.hbm_capacity_bytes),
+            ("h100_sxm", 64.0 * 1_073_741_824.0)
+        );
+        let both =
+            fault(json!({"model": {"hidden_size": 1}, "hardware": {"datasheet": {}}, "tensor_parallel_size": 2}));
+        assert!(both.contains("model: ") && both.contains("hardware: "), "{both}");
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named_with_the_one_that_was_meant() {
+        for (key, meant) in [
+            ("tensor_paralel_size", "did you mean tensor_parallel_size?"),
+            ("decod", "did you mean decode?"),
+            ("corection", "did you mean correction?"),
+            ("zzz", "known are"),
+        ] {
+            let mut body = json!({"model": "llama-3.1-8b", "hardware": "h100"});
+            body[key] = 1.into();
+            let fault = fault(body);
+            assert!(fault.contains(&format!("{key} is not a known key: ")) && fault.contains(meant), "{fault}");
+        }
+    }
+
+    #[test]
+    fn equal_servers_have_one_text() {
+        let of = |text: &str| ServerKeys::new(serde_json::from_str(text).unwrap()).canonical();
+        assert_eq!(of(r#"{"model": "a", "hardware": "b"}"#), of(r#"{"hardware":"b","model":"a"}"#));
+        assert_ne!(of(r#"{"model": "a"}"#), of(r#"{"model": "b"}"#));
+    }
+}

@@ -1,0 +1,66 @@
+//! `POST /v1/sweep`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::Request;
+use ridgepoint::Error;
+use ridgepoint_lab::sweep::{Grid, Row, Sweep, SweepSummary};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::body::{ORIGIN, taken};
+use crate::problem::Problem;
+use crate::server_keys::{PREDICTION_KEYS, options};
+use crate::{answer, body};
+use ridgepoint_lab::served::both;
+
+/// Most configurations of a request; a larger grid is for the command, which saves its rows.
+const MOST_CONFIGURATIONS: usize = 2_000;
+
+/// The rows of a grid, and the same in short.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SweepAnswer {
+    /// A row per configuration.
+    rows: Vec<Row>,
+    /// The rows in short.
+    summary: SweepSummary,
+}
+
+/// Replays a grid.
+pub async fn sweep(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
+    let deadline = app.deadline();
+    let body::Json { headers, map, .. } = app.bodies.json(request, deadline).await?;
+    let (data_dir, max_memory_gib, threads) = (app.data_dir.clone(), app.max_memory_gib, app.jobs.num_threads());
+    let result = app.jobs.run(deadline, move |stop| {
+        let sweep = grid(map, data_dir.as_deref())?;
+        // As many sweeps as there are threads may run at once.
+        sweep.check_memory(threads * threads, max_memory_gib)?;
+        let sweep = sweep.stopped_by(Arc::clone(stop));
+        let rows = sweep.run(threads, &[], &|_| match stop.load(Ordering::Relaxed) {
+            true => Err(Error::invalid(ORIGIN, vec!["the sweep was stopped".to_owned()])),
+            false => Ok(()),
+        })?;
+        let summary = SweepSummary::new(&rows, 0, "rows");
+        Ok(answer::result(&headers, &SweepAnswer { rows, summary }))
+    });
+    result.await
+}
+
+fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
+    let prediction = taken(&mut map, &PREDICTION_KEYS);
+    let grid = Grid::from_keys(ORIGIN, &Value::Object(map), true);
+    let (options, grid) = both(options(&prediction, data_dir), grid)?;
+    let number = grid.num_configurations();
+    if number > MOST_CONFIGURATIONS {
+        return Err(Problem::invalid(format!(
+            "the grid makes {number} configurations, and a request may have {MOST_CONFIGURATIONS}: `ridgepoint sweep` runs larger ones"
+        )));
+    }
+    Ok(Sweep::new(grid, options)?)
+}
