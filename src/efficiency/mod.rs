@@ -35,6 +35,7 @@ pub mod state_model;
 pub mod surface;
 pub mod table;
 mod table_compression;
+mod table_header;
 pub mod table_text;
 pub mod tables;
 
