@@ -158,13 +158,26 @@ impl CachedKeys {
     /// little weight beside a long one.
     #[inline]
     pub fn readers(&self, num_chunks: f64) -> (f64, f64) {
-        let (spread, window) = match self.window {
-            Some(tokens) => (self.query_tokens / self.query, tokens as f64),
-            None => (self.keys * self.query_tokens / self.pairs, f64::INFINITY),
+        let window = self.window_tokens();
+        let spread = match self.window {
+            Some(_) => self.query_tokens / self.query,
+            None => self.keys * self.query_tokens / self.pairs,
         };
         let chunks = larger(larger((spread + ALIKE).floor(), (self.keys / window).floor()), 1.0);
         let chunks = smaller(chunks, num_chunks);
         (chunks, larger(smaller(self.keys / chunks, window), 1.0))
+    }
+
+    /// The keys of the only chunk: those of [`CachedKeys::readers`], without dividing.
+    #[inline(always)]
+    pub fn of_one_chunk(&self) -> f64 {
+        larger(smaller(self.keys, self.window_tokens()), 1.0)
+    }
+
+    /// Tokens of the window; infinite without one.
+    #[inline(always)]
+    fn window_tokens(&self) -> f64 {
+        self.window.map_or(f64::INFINITY, |tokens| tokens as f64)
     }
 }
 

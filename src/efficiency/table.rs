@@ -36,6 +36,10 @@ pub struct Table<F: Family> {
     /// Path of the file; a built-in one has a name of its own.
     origin: String,
     text: Text,
+    /// The keys of its series.
+    keys: Vec<F::Key>,
+    /// The lines of the series that were asked for, by id.
+    points: Mutex<BTreeMap<usize, Arc<Points>>>,
     series: Mutex<KnownSeries<F>>,
 }
 
@@ -75,13 +79,22 @@ impl Line {
     }
 }
 
+/// The lines of a series, whose coordinates were read: matrices of one model ask for the same series, and so do models.
+struct Points {
+    /// The text of a built-in series; `None` for lines of a file.
+    unpacked: Option<String>,
+    points: Vec<Point>,
+    /// Their knots on all axes but the last.
+    axes: Vec<Vec<f64>>,
+}
+
 /// A line whose coordinates were read.
-struct Point<'a> {
+struct Point {
     row: usize,
     /// Coordinates on all axes but the last.
     at: [f64; MAX_AXES],
-    /// Efficiencies along the last axis.
-    values: &'a str,
+    /// Place in the text of the efficiencies along the last axis.
+    values: Range<usize>,
 }
 
 impl<F: Family> Table<F> {
@@ -107,7 +120,13 @@ impl<F: Family> Table<F> {
     }
 
     fn new(header: Header, origin: String, text: Text) -> Self {
-        Table { header: Arc::new(header), origin, text, series: Mutex::default() }
+        let keys = header.series.keys().filter_map(|name| F::Key::parse(name)).collect();
+        Table { header: Arc::new(header), origin, text, keys, points: Mutex::default(), series: Mutex::default() }
+    }
+
+    /// The keys of its series.
+    pub fn keys(&self) -> &[F::Key] {
+        &self.keys
     }
 
     /// The series of `key`, measured on `chip`; `None` if the table has no such series. A built-in table is read only at the
@@ -118,40 +137,31 @@ impl<F: Family> Table<F> {
     pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
         let name = key.to_string();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
-        let (unpacked, of_unpacked);
-        let (text, lines, around) = match &self.text {
-            Text::Read(text, lines) => (text, lines.get(&about.id).map_or(&[][..], Vec::as_slice), &[][..]),
-            Text::Packed(table) => {
-                unpacked = table.lines(about.id)?;
-                of_unpacked = lines_of(&unpacked).map(|line| line.without_id::<F>(&unpacked)).collect::<Vec<_>>();
-                (&unpacked, of_unpacked.as_slice(), around)
-            }
+        let all = self.points_of(about.id)?;
+        let (text, around) = match (&self.text, &all.unpacked) {
+            (Text::Read(text, _), _) => (text.as_str(), &[][..]),
+            (Text::Packed(_), text) => (text.as_deref().unwrap_or_default(), around),
         };
         let miscounted = || {
-            let (found, expected) = (lines.len(), about.lines);
+            let (found, expected) = (all.points.len(), about.lines);
             self.parse_error(format!(
                 "series '{key}' has {found} lines, its header says {expected}; as many must be there, and one at least"
             ))
         };
-        if lines.is_empty() {
+        if all.points.is_empty() {
             return Err(miscounted());
         }
-        let mut above = [0.0; MAX_AXES];
-        let mut points = lines.iter().map(|line| self.point(text, line, &mut above)).collect::<Result<Vec<_>>>()?;
-        let leading = F::AXES.len() - 1;
-        let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
-        let knots: Vec<[usize; 2]> = axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
+        let knots: Vec<[usize; 2]> = all.axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
         let place = (name, knots);
         let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some((_, series)) = known.filter(|(known, _)| known == chip) {
             return Ok(Some(series));
         }
-        if !around.is_empty() {
-            keep_complete_part(&mut axes, &mut points, &place.1, about.knots.len());
-        }
+        let part = if around.is_empty() { None } else { complete_part(&all, text, &place.1, about.knots.len()) };
+        let (mut axes, points) = part.unwrap_or_else(|| (all.axes.clone(), all.points.iter().collect()));
         axes.push(about.knots.clone());
-        let series = Arc::new(self.read(key, &points, axes, chip)?);
-        if lines.len() != about.lines {
+        let series = Arc::new(self.read(key, text, &points, axes, chip)?);
+        if all.points.len() != about.lines {
             return Err(miscounted());
         }
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,21 +169,45 @@ impl<F: Family> Table<F> {
         Ok(Some(series))
     }
 
-    fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
+    /// The lines of a series, read once.
+    fn points_of(&self, id: usize) -> Result<Arc<Points>> {
+        let known = || self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(points) = known().get(&id) {
+            return Ok(points.clone());
+        }
+        let (unpacked, of_unpacked);
+        let (text, lines) = match &self.text {
+            Text::Read(text, lines) => (text, lines.get(&id).map_or(&[][..], Vec::as_slice)),
+            Text::Packed(table) => {
+                unpacked = table.lines(id)?;
+                of_unpacked = lines_of(&unpacked).map(|line| line.without_id::<F>(&unpacked)).collect::<Vec<_>>();
+                (&unpacked, of_unpacked.as_slice())
+            }
+        };
+        let mut above = [0.0; MAX_AXES];
+        let points = lines.iter().map(|line| self.point(text, line, &mut above)).collect::<Result<Vec<_>>>()?;
+        let axes = (0..F::AXES.len() - 1).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
+        let unpacked = matches!(self.text, Text::Packed(_)).then(|| text.clone());
+        let points = Arc::new(Points { unpacked, points, axes });
+        known().insert(id, points.clone());
+        Ok(points)
+    }
+
+    fn read(&self, key: &F::Key, text: &str, points: &[&Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
         let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
         if !Grid::is_within_reason(&axes) {
             return Err(self.parse_error(format!("series '{key}' spans a grid of more than four million cells")));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };
         for point in points {
-            self.fill_line(&mut series, point, chip)?;
+            self.fill_line(&mut series, text, point, chip)?;
         }
         series.grid.fill_gaps();
         Ok(series)
     }
 
     /// Reads a line. `above` holds the coordinates of the line above and is set to those of this one.
-    fn point<'t>(&self, text: &'t str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point<'t>> {
+    fn point(&self, text: &str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point> {
         let mut values = &text[line.values.clone()];
         for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(above.iter_mut()).skip(line.shared) {
             let (field, rest) = values.split_once(',').unwrap_or((values, ""));
@@ -181,11 +215,11 @@ impl<F: Family> Table<F> {
             *coordinate = value.ok_or_else(|| bad_row(&self.origin, line.row, axis, field, "a positive number"))?;
             values = rest;
         }
-        Ok(Point { row: line.row, at: *above, values })
+        Ok(Point { row: line.row, at: *above, values: line.values.end - values.len()..line.values.end })
     }
 
-    fn fill_line(&self, series: &mut Series<F>, point: &Point, chip: &Chip) -> Result<()> {
-        let Point { row, at: mut point, values } = *point;
+    fn fill_line(&self, series: &mut Series<F>, text: &str, point: &Point, chip: &Chip) -> Result<()> {
+        let (row, mut point, values) = (point.row, point.at, &text[point.values.clone()]);
         let Series { key, coefficients, grid } = series;
         let last = F::AXES.len() - 1;
         let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, VALUES, found, expected);
@@ -344,23 +378,27 @@ fn lines_of(text: &str) -> impl Iterator<Item = Line> {
     })
 }
 
-/// Reduces a series to the first to last of `knots` on its first axes, unless a line or a value is missing there.
-fn keep_complete_part(axes: &mut [Vec<f64>], points: &mut Vec<Point>, knots: &[[usize; 2]], width: usize) {
-    let part: Vec<Vec<f64>> = axes
+/// The part of a series from the first to the last of `knots` on its first axes; `None` if a line or a value is missing there.
+fn complete_part<'a>(
+    all: &'a Points,
+    text: &str,
+    knots: &[[usize; 2]],
+    width: usize,
+) -> Option<(Vec<Vec<f64>>, Vec<&'a Point>)> {
+    let part: Vec<Vec<f64>> = all
+        .axes
         .iter()
         .enumerate()
         .map(|(axis, all)| knots.get(axis).map_or_else(|| all.clone(), |[first, last]| all[*first..=*last].to_vec()))
         .collect();
     let is_inside = |point: &Point| part.iter().zip(point.at).all(|(axis, at)| axis.contains(&at));
     let is_complete = |point: &Point| {
-        let values = point.values.split_ascii_whitespace();
+        let values = text[point.values.clone()].split_ascii_whitespace();
         values.clone().count() == width && values.clone().all(|value| value != "-")
     };
-    let complete = points.iter().filter(|point| is_inside(point) && is_complete(point)).count();
-    if complete == part.iter().map(Vec::len).product::<usize>() {
-        points.retain(is_inside);
-        axes.clone_from_slice(&part);
-    }
+    let inside: Vec<&Point> = all.points.iter().filter(|point| is_inside(point)).collect();
+    let complete = inside.iter().filter(|point| is_complete(point)).count();
+    (complete == part.iter().map(Vec::len).product::<usize>()).then_some((part, inside))
 }
 
 fn bad_row(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> Error {

@@ -15,7 +15,6 @@ use super::chip::Chip;
 use super::fallback_gpus::{fallback_gpus, is_same_chip};
 use super::families::{FamilyVisitor, for_each_family};
 use super::family::Family;
-use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
@@ -184,24 +183,26 @@ impl Tables {
                 distance(key) + if F::replaced_in(key).is_some_and(is_parted) { REPLACED } else { 0.0 }
             };
             let least_of = |engine: &Option<Engine>, table: &Table<F>| {
-                let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
-                keys.map(|key| distance(engine, &key)).fold(f64::INFINITY, f64::min)
+                table.keys().iter().map(|key| distance(engine, key)).fold(f64::INFINITY, f64::min)
             };
             let candidates = self.candidates::<F>(gpu, least_of)?.into_iter();
             // Series of one table: kernels of two engines are not averaged.
             let best = candidates.filter(|of| of.distance.is_finite()).min_by(|a, b| a.distance.total_cmp(&b.distance));
             let Some(Candidate { gpu, engine, table, .. }) = best else { continue };
-            let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
-            let mut ranked: Vec<(f64, F::Key)> =
-                keys.map(|key| (distance(&engine, &key), key)).filter(|(distance, _)| distance.is_finite()).collect();
+            let mut ranked: Vec<(f64, &F::Key)> = table
+                .keys()
+                .iter()
+                .map(|key| (distance(&engine, key), key))
+                .filter(|(distance, _)| distance.is_finite())
+                .collect();
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
             let is_fallback = *gpu != self.hardware.name;
             let measured_on =
                 if is_fallback { Cow::Owned(self.gpu_named(gpu)?) } else { Cow::Borrowed(&self.hardware) };
             let mut found = Vec::new();
             for (distance, key) in ranked.into_iter().take(count) {
-                let chip = Chip::new(&measured_on, F::compute_dtype(&key))?;
-                if let Some(series) = table.series(&key, &chip, around)? {
+                let chip = Chip::new(&measured_on, F::compute_dtype(key))?;
+                if let Some(series) = table.series(key, &chip, around)? {
                     let link = measured_on.interconnect.map(|link| link.kind);
                     found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, link, distance });
                 }
@@ -348,6 +349,7 @@ mod tests {
     use super::*;
     use crate::dtype::MatmulFormat;
     use crate::efficiency::gemm_model::GemmModel;
+    use crate::efficiency::keys::Key;
 
     #[test]
     fn every_built_in_series_can_be_read() {

@@ -97,12 +97,10 @@ impl StepModel {
 
     #[inline(never)]
     fn time_us_of_mixed<S: Simd, L: Layout>(&self, simd: S, requests: L) -> f64 {
-        let mut sums = BatchSums::default();
-        simd.vectorize(Summed { steps: self, requests, sums: &mut sums });
-        self.time_us_of_sums(&sums)
+        simd.vectorize(MixedStep { steps: self, requests })
     }
 
-    #[inline]
+    #[inline(always)]
     fn time_us_of_sums(&self, sums: &BatchSums) -> f64 {
         match self.tables.as_ref().and_then(|tables| tables.time_us(sums)) {
             Some(time_us) => time_us,
@@ -162,6 +160,24 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
             }
         }
         steps.time_us_of_mixed(simd, requests)
+    }
+}
+
+/// The time of a step with prefill chunks: summed and looked up within one function, so that nothing is passed through memory.
+struct MixedStep<'a, L> {
+    steps: &'a StepModel,
+    requests: L,
+}
+
+impl<L: Layout> WithSimd for MixedStep<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let MixedStep { steps, requests } = self;
+        let mut sums = BatchSums::default();
+        Summed { steps, requests, sums: &mut sums }.with_simd(simd);
+        steps.time_us_of_sums(&sums)
     }
 }
 

@@ -171,9 +171,14 @@ impl StepModel {
 
     /// Shortens the calls that run at the same time as others.
     pub(super) fn overlap(&self, calls: &mut [(Operator, OperatorTime)], batch: &BatchSums) {
-        if self.plan.padded_tokens(batch) <= self.plan.overlapped_tokens {
+        if self.overlaps(batch) {
             overlap(calls);
         }
+    }
+
+    /// Whether calls of a step run at the same time as others.
+    pub(super) fn overlaps(&self, batch: &BatchSums) -> bool {
+        self.plan.padded_tokens(batch) <= self.plan.overlapped_tokens
     }
 
     /// Time of one call of `operator`, which `timer` is for. `work` has the step's other operators.

@@ -164,21 +164,27 @@ fn group_times(
     calls: &mut Vec<(Operator, OperatorTime)>,
 ) -> GroupTimes {
     let step = steps.plan().step(batch);
+    let mut times = GroupTimes::default();
+    let mut add = |operator: &Operator, call: &OperatorTime| {
+        let count = operator.count as f64;
+        times.add(operator.group, count * call.time_us, count * call.bound_us);
+    };
+    let depend_on_each_other = steps.host_reads.is_some() || steps.overlaps(batch);
     calls.clear();
     for TimedEntry { entry, timer, last } in timed {
         let Some(operator) = entry.operator(&step) else { continue };
-        let time = match last {
-            Some((known, time)) if *known == operator => *time,
-            _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))).1,
+        let (operator, call) = match last {
+            Some(known) if known.0 == operator => known,
+            _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))),
         };
-        calls.push((operator, time));
+        if depend_on_each_other {
+            calls.push((*operator, *call));
+        } else {
+            add(operator, call);
+        }
     }
     steps.overlap(calls, batch);
-    let mut times = GroupTimes::default();
-    for (operator, call) in calls.iter() {
-        let count = operator.count as f64;
-        times.add(operator.group, count * call.time_us, count * call.bound_us);
-    }
+    calls.iter().for_each(|(operator, call)| add(operator, call));
     if let Some((operator, added)) = steps.host_reads.as_ref().and_then(|reads| reads.added(calls)) {
         times.add(operator.group, added.time_us, added.bound_us);
     }

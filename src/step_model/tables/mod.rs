@@ -185,7 +185,7 @@ impl StepTables {
     }
 
     /// Time of a step, µs. Returns `None` for a batch beyond the tables.
-    #[inline]
+    #[inline(always)]
     pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
         match (sums.num_decodes, sums.num_prefills) {
             (0, 0) => Some(0.0),
@@ -227,6 +227,7 @@ impl StepTables {
     }
 
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
+    #[inline(always)]
     fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
         let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
         let mut total = self.by_tokens.at(sums.num_tokens)?;
@@ -253,22 +254,17 @@ impl StepTables {
                 total.add(attention.calls.total(call));
             }
         }
-        let query_tokens = real(tokens);
+        let (query_tokens, squared_tokens) = (real(tokens), real_wide(sums.prefill_squared_tokens));
         for scan in &self.state_scans {
             total.add(scan.total(sums));
         }
         for attention in &self.chunk_attention {
             let window = sums.windows.get(attention.calls.window_index)?;
-            let chunks = Chunks {
-                query_tokens,
-                squared_tokens: real_wide(sums.prefill_squared_tokens),
-                pairs: real_wide(window.prefill_pairs),
-                kv_tokens: real(window.prefill_kv_tokens),
-            };
-            let cached_keys = chunks.cached_keys();
+            let (pairs, kv_tokens) = (real_wide(window.prefill_pairs), real(window.prefill_kv_tokens));
+            let chunks = Chunks::new(query_tokens, squared_tokens, pairs, kv_tokens);
             let decodes = attention.beside.and_then(|index| self.decode_attention.get(index));
             let read_us = match (&attention.fast, decodes) {
-                (Some(fast), Some(decodes)) if cached_keys > 0.0 && fast.reads_cache => {
+                (Some(fast), Some(decodes)) if chunks.cached_keys > 0.0 && fast.reads_cache => {
                     let (readers, keys) = fast.readers(&chunks, num_chunks);
                     decodes.read_us(self.decode_step(readers)?, keys)?
                 }
