@@ -57,7 +57,6 @@ impl Engine {
     }
 
     /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and the default's for other engines.
-    #[doc(hidden)]
     pub fn vllm_version(&self) -> (u32, u32) {
         if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { Engine::default().version.unwrap_or(NEWEST) }
     }
