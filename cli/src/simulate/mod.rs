@@ -19,7 +19,7 @@ use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
 use ridgepoint_replay::KvWatch;
 use ridgepoint_replay::export::TokenMeta;
-use ridgepoint_replay::workload::{KeptContents, check_memory};
+use ridgepoint_replay::workload::{KeptContents, check_block_memory, check_memory};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
@@ -73,6 +73,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
+    check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
     let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {

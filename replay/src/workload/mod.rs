@@ -51,7 +51,7 @@ pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop};
 pub use kept_contents::KeptContents;
 pub use lengths::{NormalLengths, RequestShape, lockstep};
-pub use limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
+pub use limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_block_memory, check_memory};
 pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};

@@ -3,6 +3,7 @@
 mod answers;
 mod bodies;
 mod clients;
+mod hostile;
 mod limits;
 mod page;
 mod stopping;

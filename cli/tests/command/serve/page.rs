@@ -44,11 +44,11 @@ fn methods_that_a_path_lacks_are_named() {
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(head.headers["content-length"], get.headers["content-length"]);
     for (method, path, allowed) in [
-        ("POST", "/v1/models", "GET, HEAD"),
+        ("POST", "/v1/models", "GET,HEAD"),
         ("OPTIONS", "/v1/simulate", "POST"),
         ("GET", "/v1/predict-step", "POST"),
-        ("PUT", "/", "GET, HEAD"),
-        ("DELETE", "/healthz", "GET, HEAD"),
+        ("PUT", "/", "GET,HEAD"),
+        ("DELETE", "/healthz", "GET,HEAD"),
     ] {
         let refused = server.request(method, path, &[("origin", "http://example.org")], b"");
         assert_eq!(refused.headers["allow"], allowed, "{method} {path}");
