@@ -33,7 +33,6 @@ impl StepModel {
 
     /// [`StepModel::estimate`] of requests that no scheduler would put into a step: those that schedule nothing are ignored, and those
     /// beyond `max_model_len` are predicted all the same. A step without requests takes no time.
-    #[doc(hidden)]
     pub fn estimate_unchecked<'a>(&self, step: impl Into<Step<'a>>) -> StepEstimate {
         let step = step.into();
         self.for_sampling(step.own_sampling).estimate_sums(self.unchecked_sums(step))
@@ -41,7 +40,6 @@ impl StepModel {
 
     /// The terms that a correction weighs in a step: times of operator groups by the tables, and counts. Requests that schedule nothing
     /// are ignored; all terms are 0 if nothing is scheduled.
-    #[doc(hidden)]
     pub fn basis<'a>(&self, step: impl Into<Step<'a>>) -> Basis {
         let step = step.into();
         let sums = self.unchecked_sums(step);
@@ -49,7 +47,6 @@ impl StepModel {
     }
 
     /// The sums of requests that no scheduler would put into a step: those that schedule nothing are ignored.
-    #[doc(hidden)]
     pub fn unchecked_sums<'a>(&self, step: impl Into<Step<'a>>) -> BatchSums {
         let step = step.into();
         let mut sums = BatchSums::unchecked(step.requests, &self.plan.windows);
@@ -137,6 +134,7 @@ impl StepModel {
             let bound_us = count * call.bound_us;
             OperatorEstimate {
                 name: operator.name,
+                kind: Some(operator.id.kind),
                 group: Some(operator.group),
                 count: operator.count,
                 flops: count * operator.flops,
