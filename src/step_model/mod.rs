@@ -175,7 +175,6 @@ impl StepModel {
     }
 
     /// The same steps with another correction.
-    #[doc(hidden)]
     #[must_use]
     pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
         self.tables = self.tables.and_then(|tables| StepTables::new(tables.operators, Some(&correction)));
@@ -237,7 +236,6 @@ impl StepModel {
     }
 
     /// The physics behind the prediction, for the laboratory and the bindings.
-    #[doc(hidden)]
     pub fn plan(&self) -> &StepPlan {
         &self.plan
     }
@@ -263,7 +261,6 @@ impl StepModel {
     }
 
     /// A remark if the correction was fitted on other GPUs.
-    #[doc(hidden)]
     pub fn carried_over(&self) -> Option<String> {
         let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
         let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));

@@ -30,20 +30,17 @@ impl StepModel {
 
     /// [`StepModel::estimate`] of requests that no scheduler would put into a step: those that schedule nothing are ignored, and those
     /// beyond `max_model_len` are predicted all the same. A step without requests takes no time.
-    #[doc(hidden)]
     pub fn estimate_unchecked(&self, requests: &[Request]) -> StepEstimate {
         self.estimate_sums(self.unchecked_sums(requests))
     }
 
     /// The terms that a correction weighs in a step of `requests`: times of operator groups by the tables, and counts. Requests that
     /// schedule nothing are ignored; all terms are 0 if nothing is scheduled.
-    #[doc(hidden)]
     pub fn basis(&self, requests: &[Request]) -> Basis {
         self.sharing_basis(requests, 0)
     }
 
     /// [`StepModel::basis`] of [`StepModel::sharing_step_time_us`].
-    #[doc(hidden)]
     pub fn sharing_basis(&self, requests: &[Request], shared_kv_tokens: u64) -> Basis {
         let mut sums = self.unchecked_sums(requests);
         if shared_kv_tokens > 0 {
@@ -53,7 +50,6 @@ impl StepModel {
     }
 
     /// The sums of requests that no scheduler would put into a step: those that schedule nothing are ignored.
-    #[doc(hidden)]
     pub fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
         BatchSums::unchecked(requests, &self.plan.windows)
     }
@@ -138,6 +134,7 @@ impl StepModel {
             let bound_us = count * call.bound_us;
             OperatorEstimate {
                 name: operator.name,
+                kind: Some(operator.id.kind),
                 group: Some(operator.group),
                 count: operator.count,
                 flops: count * operator.flops,
