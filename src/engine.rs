@@ -51,11 +51,6 @@ impl Engine {
         self.name == "vllm"
     }
 
-    /// Whether it is SGLang.
-    pub(crate) fn is_sglang(&self) -> bool {
-        self.name == "sglang"
-    }
-
     /// Whether it is TensorRT-LLM.
     pub(crate) fn is_trtllm(&self) -> bool {
         self.name == "trtllm"

@@ -249,6 +249,11 @@ impl Entry {
         self.id
     }
 
+    /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
+    pub(crate) fn rows(&self, step: &Step<'_>) -> Option<u64> {
+        self.template.kernel.rows(step)
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
     pub(crate) fn operator(&self, step: &Step<'_>) -> Option<Operator> {
         self.template.kernel.operator(step, self.id, self.name, self.count)

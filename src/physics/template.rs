@@ -93,6 +93,18 @@ impl KernelTemplate {
         matches!(self, KernelTemplate::Streaming { rows: Rows::FewSampled, .. })
     }
 
+    /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
+    pub fn rows(&self, step: &Step<'_>) -> Option<u64> {
+        match self {
+            KernelTemplate::Gemm(matrix) => matrix.rows.of(step),
+            KernelTemplate::Experts(_) | KernelTemplate::AllReduce { .. } => Rows::Padded.of(step),
+            KernelTemplate::Streaming { rows, .. } | KernelTemplate::Exchange { rows, .. } => rows.of(step),
+            KernelTemplate::AttentionPrefill { .. }
+            | KernelTemplate::AttentionDecode { .. }
+            | KernelTemplate::State { .. } => None,
+        }
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
     pub fn operator(&self, step: &Step<'_>, id: OperatorId, name: &'static str, count: u64) -> Option<Operator> {
         let mut compute_dtype = step.activation;

@@ -100,7 +100,7 @@ impl StepModel {
         simd.vectorize(MixedStep { steps: self, requests })
     }
 
-    #[inline(always)]
+    #[inline]
     fn time_us_of_sums(&self, sums: &BatchSums) -> f64 {
         match self.tables.as_ref().and_then(|tables| tables.time_us(sums)) {
             Some(time_us) => time_us,
@@ -112,16 +112,18 @@ impl StepModel {
     #[inline(never)]
     fn windowed_us<S: Simd, L: Layout>(&self, simd: S, tables: &StepTables, requests: L, tokens: u64) -> Option<f64> {
         let mut decodes = DecodeBatch::default();
-        self.add_plain(simd, &mut decodes, requests, tokens);
+        decodes.add_plain(simd, &self.plan.windows, requests, tokens);
         tables.decodes_us(decodes.num_requests, decodes.num_requests, |window| decodes.kv_tokens.get(window).copied())
     }
+}
 
+impl DecodeBatch {
     /// Adds plain decodes with `tokens` computed tokens in all.
     #[inline(always)]
-    fn add_plain<S: Simd, L: Layout>(&self, simd: S, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
+    fn add_plain<S: Simd, L: Layout>(&mut self, simd: S, windows: &[Window], requests: L, tokens: u64) {
         let count = requests.len() as u64;
-        decodes.num_requests += count;
-        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(&self.plan.windows) {
+        self.num_requests += count;
+        for (kv_tokens, window) in self.kv_tokens.iter_mut().zip(windows) {
             *kv_tokens += count
                 + match window {
                     Window::Full => tokens,
@@ -176,8 +178,22 @@ impl<L: Layout> WithSimd for MixedStep<'_, L> {
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let MixedStep { steps, requests } = self;
         let mut sums = BatchSums::default();
-        Summed { steps, requests, sums: &mut sums }.with_simd(simd);
-        steps.time_us_of_sums(&sums)
+        // Most models have full windows alone: with the window known, summing a request is a few instructions.
+        match &steps.plan.windows[..] {
+            [Window::Full] => Summed { windows: &[Window::Full], requests, sums: &mut sums }.with_simd(simd),
+            windows => simd.vectorize(Summed { windows, requests, sums: &mut sums }),
+        }
+        if sums.num_prefills == 0 {
+            return steps.time_us_of_sums(&sums);
+        }
+        if let Some(tables) = &steps.tables
+            && let Some(time_us) = tables.mixed_us(&sums)
+        {
+            return time_us;
+        }
+        // A copy, so that the sums need not lie in memory before.
+        let sums = sums;
+        steps.time_us_by_operator(&sums)
     }
 }
 
@@ -198,10 +214,10 @@ impl WithSimd for SharingStep<'_> {
         match requests.plain_tokens(simd) {
             Some(tokens) => {
                 let mut decodes = DecodeBatch::default();
-                steps.add_plain(simd, &mut decodes, requests, tokens);
+                decodes.add_plain(simd, &steps.plan.windows, requests, tokens);
                 decodes.add_to(&mut sums);
             }
-            None => simd.vectorize(Summed { steps, requests, sums: &mut sums }),
+            None => simd.vectorize(Summed { windows: &steps.plan.windows, requests, sums: &mut sums }),
         }
         steps.share(&mut sums, shared_kv_tokens);
         steps.time_us_of_sums(&sums)
@@ -211,7 +227,7 @@ impl WithSimd for SharingStep<'_> {
 /// Adds a batch to `sums`. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
 /// between form a run.
 struct Summed<'a, L> {
-    steps: &'a StepModel,
+    windows: &'a [Window],
     requests: L,
     sums: &'a mut BatchSums,
 }
@@ -221,8 +237,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Summed { steps, requests, sums } = self;
-        let windows = &steps.plan.windows;
+        let Summed { windows, requests, sums } = self;
         let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
             sums.add_request(&request, windows);
@@ -237,7 +252,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
         while start < end {
             let block = requests.part(start..end.min(start + BLOCK));
             match block.plain_tokens(simd) {
-                Some(tokens) => steps.add_plain(simd, &mut decodes, block, tokens),
+                Some(tokens) => decodes.add_plain(simd, windows, block, tokens),
                 None => (0..block.len())
                     .filter_map(|index| block.get(index))
                     .for_each(|request| sums.add_request(&request, windows)),

@@ -134,6 +134,7 @@ impl StepModel {
             let bound_us = count * call.bound_us;
             OperatorEstimate {
                 name: operator.name,
+                kind: Some(operator.id.kind),
                 group: Some(operator.group),
                 count: operator.count,
                 flops: count * operator.flops,

@@ -153,7 +153,14 @@ fn timed<'a>(steps: &'a StepModel, ids: &[OperatorId]) -> Vec<TimedEntry<'a>> {
 struct TimedEntry<'a> {
     entry: &'a Entry,
     timer: &'a Timer,
-    last: Option<(Operator, OperatorTime)>,
+    last: Option<LastTime>,
+}
+
+/// The last time of an operator, with the rows that determined it.
+struct LastTime {
+    rows: Option<u64>,
+    operator: Operator,
+    call: OperatorTime,
 }
 
 /// Summed times of operators, in the order of the plan. `calls` is room for them.
@@ -172,10 +179,14 @@ fn group_times(
     let depend_on_each_other = steps.host_reads.is_some() || steps.overlaps(batch);
     calls.clear();
     for TimedEntry { entry, timer, last } in timed {
-        let Some(operator) = entry.operator(&step) else { continue };
-        let (operator, call) = match last {
-            Some(known) if known.0 == operator => known,
-            _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))),
+        let rows = entry.rows(&step);
+        let LastTime { operator, call, .. } = match last {
+            Some(known) if rows.is_some() && known.rows == rows => known,
+            _ => {
+                let Some(operator) = entry.operator(&step) else { continue };
+                let call = steps.time_of_call(timer, &operator, &[]);
+                last.insert(LastTime { rows, operator, call })
+            }
         };
         if depend_on_each_other {
             calls.push((*operator, *call));

@@ -185,14 +185,20 @@ impl StepTables {
     }
 
     /// Time of a step, µs. Returns `None` for a batch beyond the tables.
-    #[inline(always)]
+    #[inline]
     pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
         match (sums.num_decodes, sums.num_prefills) {
             (0, 0) => Some(0.0),
             (num_requests, 0) => self
                 .decodes_us(num_requests, sums.num_sampled, |window| Some(sums.windows.get(window)?.decode_kv_tokens)),
-            _ => self.mixed_us(sums),
+            _ => self.mixed_us_of(sums),
         }
+    }
+
+    /// [`StepTables::mixed_us`] for callers that most often have decodes alone.
+    #[inline(never)]
+    fn mixed_us_of(&self, sums: &BatchSums) -> Option<f64> {
+        self.mixed_us(sums)
     }
 
     /// Returns `None` for no decodes as for more than the tables hold.
@@ -228,7 +234,7 @@ impl StepTables {
 
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
     #[inline(always)]
-    fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
+    pub(super) fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
         let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
         let mut total = self.by_tokens.at(sums.num_tokens)?;
         total.add(self.by_sampled.at(sums.num_sampled)?);
