@@ -36,6 +36,9 @@ const OBJECT_BYTES: usize = 2 * 640;
 const KEY_BYTES: usize = 2 * 64;
 const ITEM_BYTES: usize = 2 * 64;
 
+/// Deeper nesting than the parser of JSON takes.
+const MOST_DEPTH: usize = 128;
+
 /// The limits of bodies, and the memory that they may take together.
 #[derive(Debug)]
 pub struct Bodies {
@@ -148,17 +151,29 @@ pub async fn json(app: &App, limits: RequestLimits, request: Request<Body>) -> R
     Ok(Json { map, bytes, reservation })
 }
 
-/// An estimate of the memory that the values of a JSON text take, from above, without parsing it.
+/// An estimate of the memory that the values of a JSON text take, from above, without parsing it. It ends where the parser does: at the nesting
+/// that is too deep for it.
 fn value_bytes(text: &[u8]) -> usize {
-    text.iter().fold(text.len(), |bytes, character| {
-        bytes
-            + match character {
-                b'{' => OBJECT_BYTES,
-                b':' => KEY_BYTES,
-                b',' | b'[' => ITEM_BYTES,
-                _ => 0,
-            }
-    })
+    let (mut bytes, mut depth) = (text.len(), 0_usize);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for character in text {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' => (bytes, depth) = (bytes + OBJECT_BYTES, depth + 1),
+            b'[' => (bytes, depth) = (bytes + ITEM_BYTES, depth + 1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' => bytes += KEY_BYTES,
+            b',' => bytes += ITEM_BYTES,
+            _ => {}
+        }
+        if depth > MOST_DEPTH {
+            break;
+        }
+    }
+    bytes
 }
 
 fn is_too_long(error: &axum::Error) -> bool {
@@ -256,5 +271,9 @@ mod tests {
         assert!(format!("{:?}", judged(&objects).unwrap_err()).contains("body_too_long"));
         let requests = "{\"num_computed_tokens\":2048,\"num_scheduled_tokens\":1},".repeat((4 << 20) / 54);
         assert!(judged(&requests).is_ok());
+        // What looks like nesting within a text is none.
+        let hidden = format!("[\"{}\\\"[\",{objects}]", "[".repeat(200));
+        assert!(judged(&hidden).is_err());
+        assert!(judged(&"{\"a\":".repeat(600_000)).is_ok());
     }
 }

@@ -104,6 +104,8 @@ mod tests {
             for (key, value) in [("a", 1), ("b", 2), ("c", 3)] {
                 assert_eq!(built(&cache, key, value, 9).await, value);
             }
+            // Uses are noted with the next count of bytes.
+            assert_eq!(cache.bytes().await, 30);
             assert_eq!((built(&cache, "a", 9, 9).await, cache.bytes().await), (1, 30));
             built(&cache, "d", 4, 9).await;
             assert_eq!(cache.bytes().await, 30);

@@ -33,19 +33,25 @@ struct Queue {
     free_threads: usize,
     running: HashMap<IpAddr, usize>,
     waiting: VecDeque<(IpAddr, oneshot::Sender<()>)>,
+    /// When each client that waits got a thread last, as a number of such turns.
+    last_turns: HashMap<IpAddr, u64>,
+    num_turns: u64,
 }
 
 impl Queue {
-    /// Gives free threads to clients with the fewest running jobs, and among these to the one that waits longest.
+    /// Gives free threads to clients with the fewest running jobs, and among these to the one whose last turn is longest ago.
     fn dispatch(&mut self) {
         self.waiting.retain(|(_, start)| !start.is_closed());
         while self.free_threads > 0 {
             let running = |peer: &IpAddr| self.running.get(peer).copied().unwrap_or(0);
-            let next = self.waiting.iter().enumerate().min_by_key(|(at, (peer, _))| (running(peer), *at));
+            let last = |peer: &IpAddr| self.last_turns.get(peer).copied().unwrap_or(0);
+            let next = self.waiting.iter().enumerate().min_by_key(|(at, (peer, _))| (running(peer), last(peer), *at));
             let Some((peer, start)) = next.map(|(at, _)| at).and_then(|at| self.waiting.remove(at)) else { return };
             if start.send(()).is_ok() {
                 self.free_threads -= 1;
                 *self.running.entry(peer).or_default() += 1;
+                self.num_turns += 1;
+                self.last_turns.insert(peer, self.num_turns);
             }
         }
     }
@@ -84,7 +90,9 @@ impl Drop for Turn {
             if let Some(running) = queue.running.get_mut(&self.peer) {
                 *running = running.saturating_sub(1);
             }
-            queue.running.retain(|_, running| *running > 0);
+            let Queue { running, waiting, last_turns, .. } = &mut *queue;
+            running.retain(|_, running| *running > 0);
+            last_turns.retain(|peer, _| running.contains_key(peer) || waiting.iter().any(|(of, _)| of == peer));
         }
         queue.dispatch();
     }

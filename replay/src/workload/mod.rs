@@ -2,8 +2,8 @@
 //! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
 //! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
-//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`](sessions::SessionList), or
-//! [`GeneratedSessions`](sessions::GeneratedSessions). Everything random is drawn from a seed: equal seeds give equal requests.
+//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or
+//! [`GeneratedSessions`]. Everything random is drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint_replay::workload::Workload;
