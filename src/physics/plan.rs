@@ -250,7 +250,7 @@ impl Entry {
     }
 
     /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
-    pub(crate) fn rows(&self, step: &Step<'_>) -> Option<u64> {
+    pub(crate) fn rows(&self, step: &PaddedStep<'_>) -> Option<u64> {
         self.template.kernel.rows(step)
     }
 

@@ -94,7 +94,7 @@ impl KernelTemplate {
     }
 
     /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
-    pub fn rows(&self, step: &Step<'_>) -> Option<u64> {
+    pub fn rows(&self, step: &PaddedStep<'_>) -> Option<u64> {
         match self {
             KernelTemplate::Gemm(matrix) => matrix.rows.of(step),
             KernelTemplate::Experts(_) | KernelTemplate::AllReduce { .. } => Rows::Padded.of(step),
