@@ -15,6 +15,7 @@ use super::kv_metrics::KvWatch;
 use super::observe::{Event, Events, KvEvent, Observer};
 use super::offload::{KvDisk, KvOffload};
 use super::record::Replay;
+use super::scheduler::DELIVERED;
 use crate::workload::WorkloadRequest;
 
 #[path = "../tests/common/replay_cases.rs"]
@@ -179,15 +180,17 @@ fn alone(num_output_tokens: u32) -> Case {
 /// Two requests with 50 tokens each: the step of their prompts delivers the first two, and nobody looks at the other 98.
 #[test]
 fn steady_decodes_are_not_looked_at() {
-    let tokens = |fast_forward| {
+    let looked_at = |fast_forward| {
         let mut told = Told::<false>::default();
+        let before = DELIVERED.get();
         let replay = run(&alone(50), fast_forward, &mut [&mut told]).unwrap();
         assert_eq!(replay.counters.steps, 50);
         // 40 + 50 − 1 tokens are in ⌈89 / 16⌉ = 6 blocks in the end, 9 + 50 − 1 in ⌈58 / 16⌉ = 4.
         assert_eq!((replay.counters.max_blocks_in_use, replay.inter_token_ns[0].len()), (10, 98));
-        told.0.iter().filter(|event| matches!(event, Heard::Token { .. })).count()
+        assert_eq!(told.0.iter().filter(|event| matches!(event, Heard::Token { .. })).count(), 2);
+        DELIVERED.get() - before
     };
-    assert_eq!((tokens(true), tokens(false)), (2, 100));
+    assert_eq!((looked_at(true), looked_at(false)), (2, 100));
 }
 
 /// One output token: the prompt's step is the last one, and nothing is ever steady.

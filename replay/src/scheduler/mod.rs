@@ -24,6 +24,12 @@ use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
 use crate::workload::WorkloadRequest;
 
+#[cfg(test)]
+std::thread_local! {
+    /// Tokens of requests that were looked at one by one.
+    pub(super) static DELIVERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// The scheduler's queues and its KV cache.
 #[derive(Debug)]
 pub(super) struct Scheduler<'a> {
@@ -343,6 +349,8 @@ impl<'a> Scheduler<'a> {
     pub(super) fn deliver(&mut self, slot: u32, now_ns: u64) -> (u32, u64) {
         let state = &mut self.slots[slot as usize];
         state.delivered += 1;
+        #[cfg(test)]
+        DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
         let gap_ns = now_ns - state.last_token_ns;
         state.last_token_ns = now_ns;
         (state.delivered, gap_ns)
