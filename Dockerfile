@@ -14,5 +14,6 @@ USER 10001:10001
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/ridgepoint"]
-# The token is in RIDGEPOINT_TOKEN, or in a file that --token-file names.
+# The token is in RIDGEPOINT_TOKEN, or in a file that --token-file names; without one the server does not start. Clients that ask it by
+# another name than localhost or an address need --allowed-host NAME.
 CMD ["serve", "--host", "0.0.0.0", "--port", "8080"]

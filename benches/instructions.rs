@@ -17,7 +17,7 @@ use std::hint::black_box;
 use std::process::Command;
 
 use ridgepoint::latency::{BlackBox, LatencyModel};
-use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, Step, StepModel};
 
 const FEW_CALLS: u64 = 100;
 const MANY_CALLS: u64 = 1100;
@@ -52,7 +52,7 @@ fn make_calls(kind: &str, requests: &[Request], calls: u64) -> f64 {
             "columns" => steps.step_time_us(black_box(&columns)),
             "state" => steps.step_time_us(black_box(&state)),
             "operators" => steps.estimate_unchecked(black_box(requests)).step_time_us,
-            "black-box" => line.step_time_us(black_box(requests)),
+            "black-box" => line.step_time_us(&Step::from(black_box(requests))),
             _ => black_box(requests).len() as f64,
         };
     }

@@ -41,7 +41,7 @@ fn measure(name: &str, latency: &dyn LatencyModel, config: &EngineConfig, load: 
     for _ in 0..RUNS {
         let mut workload = load();
         let started = Instant::now();
-        let replayed = replay(latency, config, &mut *workload, &mut ()).unwrap();
+        let replayed = replay(latency, config, &mut *workload, &mut []).unwrap();
         best_s = best_s.min(started.elapsed().as_secs_f64());
         last = Some(replayed);
     }

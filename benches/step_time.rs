@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use ridgepoint::latency::LatencyModel;
-use ridgepoint::{Deployment, Hardware, Model, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Step, StepModel};
 
 use against::{Against, batches, decodes};
 
@@ -75,7 +75,9 @@ fn step_time(criterion: &mut Criterion) {
         group.bench_function("operators", |bencher| {
             bencher.iter(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us);
         });
-        group.bench_function("black box", |bencher| bencher.iter(|| against.line.step_time_us(black_box(requests))));
+        group.bench_function("black box", |bencher| {
+            bencher.iter(|| against.line.step_time_us(&Step::from(black_box(requests))))
+        });
         group.bench_function("peer-shaped, not the peer", |bencher| {
             bencher.iter(|| against.peer.step_time_us(black_box(requests)));
         });

@@ -51,18 +51,12 @@ impl Engine {
         self.name == "vllm"
     }
 
-    /// Whether it is SGLang.
-    pub(crate) fn is_sglang(&self) -> bool {
-        self.name == "sglang"
-    }
-
     /// Whether it is TensorRT-LLM.
     pub(crate) fn is_trtllm(&self) -> bool {
         self.name == "trtllm"
     }
 
     /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and the default's for other engines.
-    #[doc(hidden)]
     pub fn vllm_version(&self) -> (u32, u32) {
         if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { Engine::default().version.unwrap_or(NEWEST) }
     }

@@ -16,6 +16,9 @@ use crate::physics::{BatchSums, GraphMode, OperatorGroup, OperatorKind};
 pub struct OperatorEstimate {
     /// Name.
     pub name: &'static str,
+    /// Which operator of the physics it is; `None` for an overhead that a correction adds.
+    #[serde(skip)]
+    pub kind: Option<OperatorKind>,
     /// Its group; `None` for an overhead that a correction adds.
     pub group: Option<OperatorGroup>,
     /// Calls in the step.
@@ -128,6 +131,7 @@ impl OperatorEstimate {
     pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,
+            kind: None,
             group: None,
             count: 1,
             flops: 0.0,
@@ -162,14 +166,14 @@ pub(crate) fn unseen_tables_sd(operators: &[OperatorEstimate], time_us: f64, is_
         let part_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
         half_width(p) / SDS_OF_90_PCT * part_us / time_us
     };
-    let host = OperatorKind::HostWeights.name();
+    let is_host = |o: &&OperatorEstimate| o.kind == Some(OperatorKind::HostWeights);
     let is_unmeasured = |o: &&OperatorEstimate| {
-        o.group == Some(OperatorGroup::Communication) && o.provenance == Provenance::Datasheet && o.name != host
+        o.group == Some(OperatorGroup::Communication) && o.provenance == Provenance::Datasheet && !is_host(o)
     };
     let network_us: f64 = operators.iter().filter(is_unmeasured).map(|o| o.time_us).sum();
     let network = half_width(Provenance::Borrowed) / SDS_OF_90_PCT * network_us / time_us;
     let carried_over = if is_fitted_gpu { 0.0 } else { 0.1 };
-    let host_us: f64 = operators.iter().filter(|o| o.name == host).map(|o| o.time_us).sum();
+    let host_us: f64 = operators.iter().filter(is_host).map(|o| o.time_us).sum();
     let from_host = HOST_LINK_SD * host_us / time_us;
     let parts = [of(Provenance::Clamped), of(Provenance::Borrowed), carried_over, from_host, network];
     parts.into_iter().map(|sd| sd * sd).sum::<f64>().sqrt()

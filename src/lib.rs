@@ -30,7 +30,7 @@
 //! | loads a model and a GPU | [`Model`], [`model::builtin_names`], [`Hardware`], [`hardware::builtin_names`], [`DType`] |
 //! | describes the engine | [`Deployment`], [`Engine`], [`AttentionBackend`], [`CudagraphMode`], [`GenerationConfig`] |
 //! | makes a [`StepModel`] | [`Options`], [`EfficiencyMode`], [`CorrectionChoice`], [`Correction`] |
-//! | predicts a step | [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
+//! | predicts a step | [`Step`], [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
 //! | asks for delays | [`latency::LatencyModel`] and its implementations, [`latency::HostTimes`] |
 //! | sizes a KV cache | [`kv_capacity::KvCapacity`] |
 //! | counts the work | [`physics::StepPlan`], and the formula of each operator in [`physics`] |
@@ -49,7 +49,7 @@
 //! | `efficiency` | how close kernels come to the roofline: kernel models, tables, the source of each time |
 //! | [`kv_capacity`] | the KV blocks of a server: the memory equation |
 //! | [`physics`] | the operators of one rank in a step: FLOPs, bytes and messages, exact |
-//! | [`model`], [`hardware`], `deployment`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a batch |
+//! | [`model`], [`hardware`], `deployment`, `step`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a step and its requests |
 //! | [`input`], [`dtype`], [`units`] | readers that name every fault, number formats, factors of units |
 //! | [`unstable`] | what the other packages of the repository use besides; it may change in any release |
 //!
@@ -88,6 +88,7 @@ mod engine;
 mod error;
 mod estimate;
 mod request;
+mod step;
 mod step_model;
 
 pub use correction::Correction;
@@ -101,6 +102,7 @@ pub use hardware::spec::Hardware;
 pub use model::shape::Model;
 pub use physics::OperatorGroup;
 pub use request::{Request, RequestColumns};
+pub use step::Step;
 pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
 
 /// The release, and a hash of the models, GPUs, tables and corrections that are built in: equal inputs give equal predictions where

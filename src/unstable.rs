@@ -6,7 +6,7 @@ pub use crate::step_model::StepRequests;
 /// How close kernels come to the roofline: tables, curves and kernel models.
 pub mod efficiency {
     pub use crate::efficiency::kernel_time::is_within_another;
-    pub use crate::efficiency::tables::if_any;
+    pub use crate::efficiency::tables::{Found, if_any};
     pub use crate::efficiency::{Tables, Timer};
     pub use crate::engine::ENGINES;
 
@@ -20,11 +20,13 @@ pub mod efficiency {
     }
     /// Families of kernels and the keys of their series.
     pub mod family {
-        pub use crate::efficiency::families::{Families, FamilyList, FamilyVisitor, for_each_family};
-        pub use crate::efficiency::family::Family;
+        pub use crate::efficiency::family::{
+            ALL_REDUCE, BATCHED_GEMM, DECODE, EXCHANGE, FAMILIES, GEMM, KernelFamily, MOE, PREFILL, STATE,
+        };
         pub use crate::efficiency::keys::{
             AllReduceKind, AttentionKey, BatchedGemmKey, HeadSize, Key, MoeKey, Routing, StateKey,
         };
+        pub use crate::efficiency::series_key::{CallShape, OfSeries, SeriesKey};
     }
     /// Interpolation on a grid.
     pub mod grid {

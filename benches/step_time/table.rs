@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ridgepoint::latency::LatencyModel;
-use ridgepoint::{Deployment, Hardware, Model, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Step, StepModel};
 
 use crate::against::{Against, Batch, batches, decodes};
 use crate::{HYBRID_DECODES, HYBRIDS, MODELS};
@@ -73,7 +73,7 @@ fn hot(against: &Against) {
             repeated(|| against.steps.step_time_us(black_box(&columns))),
             repeated(|| against.steps.step_time_us(black_box(&state))),
             repeated(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us),
-            repeated(|| against.line.step_time_us(black_box(requests))),
+            repeated(|| against.line.step_time_us(&Step::from(black_box(requests)))),
             repeated(|| against.peer.step_time_us(black_box(requests))),
         ];
         let [slice, columns, state, operators, line, peer] = in_turns(&mut loops)[..] else { return };
@@ -154,7 +154,7 @@ fn varied() {
         };
         let mut loops = [
             repeated(|| turn(&|against, batch| against.steps.step_time_us(black_box(&batch.requests)))),
-            repeated(|| turn(&|against, batch| against.line.step_time_us(black_box(&batch.requests)))),
+            repeated(|| turn(&|against, batch| against.line.step_time_us(&Step::from(black_box(&batch.requests))))),
             repeated(|| turn(&|against, batch| against.peer.step_time_us(black_box(&batch.requests)))),
         ];
         let [slice, line, peer] = in_turns(&mut loops)[..] else { return };
@@ -203,7 +203,7 @@ fn cold(against: &Against) {
             Box::new(|| against.steps.step_time_us(black_box(requests))),
             Box::new(|| against.steps.step_time_us(black_box(&state))),
             Box::new(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us),
-            Box::new(|| against.line.step_time_us(black_box(requests))),
+            Box::new(|| against.line.step_time_us(&Step::from(black_box(requests)))),
             Box::new(|| against.peer.step_time_us(black_box(requests))),
         ];
         let ns = calls.each_ref().map(|call| (once(call) - clock_ns).max(0.0));

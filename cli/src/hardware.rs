@@ -71,7 +71,7 @@ fn without_correction(hardware: &Hardware) -> &'static str {
 
 /// One line per GPU.
 fn list(entries: &[GpuEntry], page: &mut Page) {
-    let num_operators = operators().map_or(0, |all| all.len());
+    let num_operators = operators().len();
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
         .left("name", |of| of.hardware.name.clone())

@@ -125,12 +125,6 @@ pub fn announce(line: &str) {
     let _ = writeln!(stdout, "{}", printable(line)).and_then(|()| stdout.flush());
 }
 
-/// Prints a remark while the command runs on.
-#[cfg(feature = "serve")]
-pub fn remark(line: &str) {
-    report("warning", &[line.to_owned()]);
-}
-
 /// Prints a line of a log on stderr.
 #[cfg(feature = "serve")]
 pub fn log(line: &str) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ridgepoint_replay::Observer;
+use ridgepoint_replay::{Event, Events, Observer};
 
 /// Work that takes less time than this has no bar.
 const SHORT: Duration = Duration::from_secs(1);
@@ -29,13 +29,11 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
 pub struct AnsweredRequests(pub ProgressBar);
 
 impl Observer for AnsweredRequests {
-    fn token(&mut self, _: u32, token: u32, _: u64) {
-        if token == 0 {
-            self.0.inc(1);
-        }
+    fn wants(&self) -> Events {
+        Events::FIRST_TOKENS
     }
 
-    fn wants_every_token(&self) -> bool {
-        false
+    fn on(&mut self, _: &Event<'_>) {
+        self.0.inc(1);
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::common::{Common, MemoryArg, above_zero};
-use crate::outcome::{Failure, Format, announce, log, remark};
+use crate::outcome::{Failure, Format, announce, log};
 use crate::server::ServerArgs;
 
 const LIMITS: &str = "Limits";
@@ -28,6 +28,12 @@ pub struct Serve {
     /// File of a token that requests must carry as `Authorization: Bearer TOKEN` [default: the variable RIDGEPOINT_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Name of this machine under which requests may ask it, besides localhost and the address; give those of a proxy in front
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
+    /// Listen on other addresses than this machine's own without a token
+    #[arg(long)]
+    insecure: bool,
     /// Print a line on stderr for each request
     #[arg(long)]
     log: bool,
@@ -65,15 +71,17 @@ struct Listening<'a> {
 /// A token that cannot be read; an address that cannot be listened on.
 pub fn run(args: &Serve, common: &Common) -> Result<(), Failure> {
     let token = Token::find(args.token_file.as_deref())?;
-    if token.is_none() && !args.host.is_loopback() {
-        remark(&format!(
-            "{} is open to other machines and no token is set: give --token-file or RIDGEPOINT_TOKEN",
+    if token.is_none() && !args.host.is_loopback() && !args.insecure {
+        return Err(Failure::usage(format!(
+            "--host {} is open to other machines, and no token is set: give --token-file or RIDGEPOINT_TOKEN, or --insecure to serve \
+             everybody",
             args.host
-        ));
+        )));
     }
     let settings = Settings {
         address: SocketAddr::new(args.host, args.port),
         token,
+        allowed_hosts: args.allowed_host.clone(),
         data_dir: common.data_dir.clone(),
         max_body_bytes: usize::from(args.max_body_mib) << 20,
         request_timeout: Duration::from_secs_f64(args.request_timeout_s.min(1e6)),

@@ -4,10 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use ridgepoint::input::{FileKind, Input};
 use ridgepoint::latency::{FittedBlackBox, LatencyModel};
-use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, Key, for_each_family};
+use ridgepoint::unstable::efficiency::family::{FAMILIES, KernelFamily};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Table;
-use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{Correction, Deployment, Engine, Hardware, Model, Options, Request, Step, StepModel};
 use ridgepoint_replay::cold_start::{FittedRates, RateName, Rates};
 use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint_replay::workload::profile::Profile;
@@ -80,7 +80,7 @@ pub fn latency_model(bytes: &[u8]) {
     let written = read.to_toml_string().expect("what was read can be written");
     assert_eq!(FittedBlackBox::from_toml_str("written.toml", &written).expect("what was written can be read"), read);
     for step in [vec![Request::decode(u32::MAX); 3000], vec![Request::prefill(u32::MAX, u32::MAX); 3000], Vec::new()] {
-        let time_us = read.black_box.step_time_us(&step);
+        let time_us = read.black_box.step_time_us(&Step::from(&step));
         assert!(time_us.is_finite() && time_us >= 0.0, "{time_us}");
     }
 }
@@ -109,24 +109,14 @@ pub fn plain_text(bytes: &[u8]) {
 /// A table of kernel efficiencies, of any operator.
 pub fn efficiency_table(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for_each_family(&mut AsTable(&text)).unwrap();
+    FAMILIES.into_iter().for_each(|family| table(family, &text));
 }
 
-/// A text that is read as a table of every family.
-struct AsTable<'a>(&'a str);
-
-impl<F: Family> FamilyVisitor<F> for AsTable<'_> {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        table::<F>(self.0);
-        Ok(())
-    }
-}
-
-fn table<F: Family>(text: &str) {
-    let Ok(table) = Table::<F>::parse(&H100.name, "fuzzed.csv", text.to_owned()) else { return };
-    for key in table.header.series.keys().filter_map(|name| F::Key::parse(name)) {
-        let Ok(chip) = Chip::new(&H100, F::compute_dtype(&key)) else { continue };
-        let Ok(Some(series)) = table.series(&key, &chip, &[]) else { continue };
+fn table(family: &'static KernelFamily, text: &str) {
+    let Ok(table) = Table::parse(family, &H100.name, "fuzzed.csv", text.to_owned()) else { return };
+    for key in &table.keys {
+        let Ok(chip) = Chip::new(&H100, key.compute_dtype()) else { continue };
+        let Ok(Some(series)) = table.series(key, &chip, &[]) else { continue };
         for scale in [0.5, 1.0, 3.7, 1e6] {
             let point: Vec<f64> = series.grid.axes.iter().map(|axis| scale * axis.first().unwrap_or(&1.0)).collect();
             let (value, _) = series.grid.lookup(&point);

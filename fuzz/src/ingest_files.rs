@@ -124,7 +124,7 @@ pub fn judge(path: &Path) {
     let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens.get() < 1000);
     if run.requests.len() < 100
         && run.requests.iter().all(is_short)
-        && let Ok(report) = judge_capture(run, SERVER.clone(), None, ())
+        && let Ok(report) = judge_capture(run, SERVER.clone(), None, &mut [])
     {
         report.write_requests(std::io::sink()).expect("a table in memory");
         finite(&report);

@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use ridgepoint::{EfficiencyMode, Options};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::measured::Measured;
-use ridgepoint_lab::measurements::{GemmCall, Measurements, SmallKernelCall};
+use ridgepoint_lab::measurements::Measurements;
 use ridgepoint_lab::sweep::{Grid, RowFile, Sweep};
 
 use crate::scratch;
@@ -23,8 +24,8 @@ const PARQUET_FILES: [&str; 5] = [
 
 fn load(files: &[(&str, &[u8])]) {
     let Ok(measurements) = Measurements::load(&scratch::folder("measurements", files)) else { return };
-    let times_us = measurements.of::<GemmCall>().iter().map(|row| row.latency_us);
-    let times_us = times_us.chain(measurements.of::<SmallKernelCall>().iter().map(|row| row.latency_us));
+    let times_us = measurements.calls.gemm.iter().map(|row| row.latency_us);
+    let times_us = times_us.chain(measurements.calls.small_kernels.iter().map(|row| row.latency_us));
     times_us.for_each(|time_us| assert!(time_us.is_finite() && time_us > 0.0, "{time_us} µs were accepted"));
     measurements.devices();
 }
@@ -45,6 +46,12 @@ pub fn measurements_parquet(bytes: &[u8]) {
 /// The certificate of measurements.
 pub fn certificate(bytes: &[u8]) {
     load(&[("gemm.csv", b"dtype,m,n,k,latency_us\nbfloat16,1,1024,1024,5.0\n"), ("meta.toml", bytes)]);
+}
+
+/// The exclusions of calibration.
+pub fn exclusions(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = Exclusions::parse("fuzzed.toml", &text, None);
 }
 
 /// What clients measured of a serving run.

@@ -64,11 +64,12 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
         FileKind::KernelTimings => &["measurements_csv"],
         FileKind::KernelParquet => &["measurements_parquet"],
         FileKind::Certificate => &["certificate"],
+        FileKind::Exclusions => &["exclusions"],
         FileKind::PlainText => &["plain_text"],
     }
 }
 
-const TARGETS: [Target; 42] = [
+const TARGETS: [Target; 43] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -100,6 +101,7 @@ const TARGETS: [Target; 42] = [
     target("measurements_csv", lab_files::measurements_csv),
     target("measurements_parquet", lab_files::measurements_parquet),
     target("certificate", lab_files::certificate),
+    target("exclusions", lab_files::exclusions),
     target("measured", lab_files::measured),
     target("closed_loop", lab_files::closed_loop),
     target("sweep_grid", lab_files::sweep_grid),

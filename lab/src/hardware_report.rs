@@ -8,7 +8,7 @@ use ridgepoint::correction::builtin_corrections;
 use ridgepoint::hardware::builtin_names;
 use ridgepoint::input::files_in;
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::unstable::efficiency::family::FAMILIES;
 use ridgepoint::unstable::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::{Engine, Error, Hardware};
 use serde::Serialize;
@@ -81,25 +81,20 @@ impl GpuTable {
     }
 }
 
-/// The tables of a GPU by operator.
-struct GpuTables<'a> {
-    tables: &'a Tables,
-    by_name: BTreeMap<String, GpuTable>,
-}
-
-impl<F: Family> FamilyVisitor<F> for GpuTables<'_> {
-    /// Adds the GPU's tables of the operator: that of the nearest version of vLLM by its operator, others by their engine as well.
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        for (place, (engine, header)) in self.tables.own_tables::<F>()?.into_iter().enumerate() {
+/// The tables of a GPU by operator: that of the nearest version of vLLM by its operator, others by their engine as well.
+fn tables_by_name(tables: &Tables) -> ridgepoint::Result<BTreeMap<String, GpuTable>> {
+    let mut by_name = BTreeMap::new();
+    for family in FAMILIES {
+        for (place, (engine, header)) in tables.own_tables(family)?.into_iter().enumerate() {
             let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
             let name = match engine.as_ref().filter(|_| place > 0) {
                 Some(engine) => format!("{operator} of {engine}"),
                 None => operator,
             };
-            self.by_name.insert(name, GpuTable::new(engine, command, series));
+            by_name.insert(name, GpuTable::new(engine, command, series));
         }
-        Ok(())
     }
+    Ok(by_name)
 }
 
 impl HardwareReport {
@@ -178,9 +173,7 @@ pub fn names(data_dir: Option<&Path>) -> ridgepoint::Result<BTreeSet<String>> {
 /// A table file that is malformed.
 pub fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let tables = Tables::new(&hardware, &Engine::default(), data_dir);
-    let mut found = GpuTables { tables: &tables, by_name: BTreeMap::new() };
-    for_each_family(&mut found)?;
-    let table_headers = found.by_name;
+    let table_headers = tables_by_name(&tables)?;
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     Ok(GpuEntry {
@@ -194,22 +187,7 @@ pub fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result
     })
 }
 
-/// Names of the operators that have tables.
-struct Operators(Vec<&'static str>);
-
-impl<F: Family> FamilyVisitor<F> for Operators {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
-        self.0.push(F::OPERATOR);
-        Ok(())
-    }
-}
-
 /// The operators that have tables.
-///
-/// # Errors
-/// None: no table is read.
-pub fn operators() -> ridgepoint::Result<Vec<&'static str>> {
-    let mut operators = Operators(Vec::new());
-    for_each_family(&mut operators)?;
-    Ok(operators.0)
+pub fn operators() -> [&'static str; FAMILIES.len()] {
+    FAMILIES.map(|family| family.operator)
 }

@@ -3,7 +3,7 @@
 use ridgepoint::correction::Scatter;
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::units::US_PER_MS;
-use ridgepoint::{Error, Request, Result};
+use ridgepoint::{Error, Request, Result, Step};
 use serde::Serialize;
 
 use crate::evaluate::capture::{CapturedRun, Knob, MAX_STD_DEV_SHARE, RequestTimes, captured_gaps_ms};
@@ -93,13 +93,14 @@ pub fn predicted(latency: &dyn LatencyModel, scatter: Option<Scatter>, sizes: &S
     let prompts: Vec<u32> =
         std::iter::successors(Some(SHORTEST_PROMPT.min(longest)), |n| n.checked_mul(2).filter(|n| *n <= longest))
             .collect();
+    let host = latency.host();
     let ttft_ms = |tokens: u32| {
         let prompt = Request::prefill(tokens, 0);
         let parts_us = [
-            latency.queueing_time_us(&prompt),
-            latency.scheduling_processing_time_us(),
-            latency.step_time_us(&[prompt]),
-            latency.output_token_processing_time_us(),
+            host.queueing_time_us(&prompt),
+            host.scheduling_processing_time_us(),
+            latency.step_time_us(&Step::from(&[prompt])),
+            host.output_token_processing_time_us(),
         ];
         parts_us.iter().sum::<f64>() / US_PER_MS
     };
@@ -118,8 +119,8 @@ pub fn predicted(latency: &dyn LatencyModel, scatter: Option<Scatter>, sizes: &S
 
     let context = DECODE_CONTEXT.min(sizes.max_model_len.saturating_sub(1)).max(1);
     let period_ms = |decodes: u32| {
-        let step_us = latency.step_time_us(&vec![Request::decode(context); decodes as usize]);
-        step_us.max(latency.scheduling_processing_time_us()) / US_PER_MS
+        let step_us = latency.step_time_us(&Step::from(&vec![Request::decode(context); decodes as usize]));
+        step_us.max(host.scheduling_processing_time_us()) / US_PER_MS
     };
     let (one_ms, full_ms) = (period_ms(1), period_ms(sizes.max_num_seqs));
     let mut found = LlmDFlags::new(sizes);

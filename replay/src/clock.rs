@@ -1,7 +1,7 @@
 //! The clock of a replay: the time of the engine's host thread and of the GPUs.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use ridgepoint::latency::{HostTimes, LatencyModel, Queues, non_negative};
+use ridgepoint::latency::{HostTimes, Queues, non_negative};
 use ridgepoint::units::NS_PER_US;
 
 /// The clock in integer nanoseconds, with those delays of the latency model that are equal for all steps.
@@ -30,15 +30,14 @@ pub(super) struct Ran {
 }
 
 impl Clock {
-    /// Starts at 0, for a pipeline of `stages` GPUs.
-    pub(super) fn new(latency: &dyn LatencyModel, stages: u32) -> Self {
-        let queues = latency.host();
+    /// Starts at 0, for a pipeline of `stages` GPUs, with these delays of the host.
+    pub(super) fn new(delays: &HostTimes, stages: u32) -> Self {
         let host = HostTimes {
-            scheduling_us: latency.scheduling_processing_time_us(),
-            scheduling_us_per_running: non_negative(queues.scheduling_us_per_running),
-            scheduling_us_per_waiting: non_negative(queues.scheduling_us_per_waiting),
-            preemption_us: latency.preemption_processing_time_us(),
-            resume_us: non_negative(queues.resume_us),
+            scheduling_us: delays.scheduling_processing_time_us(),
+            scheduling_us_per_running: non_negative(delays.scheduling_us_per_running),
+            scheduling_us_per_waiting: non_negative(delays.scheduling_us_per_waiting),
+            preemption_us: delays.preemption_processing_time_us(),
+            resume_us: non_negative(delays.resume_us),
             ..HostTimes::NONE
         };
         let [running_us, waiting_us, _, resume_us] = host.queue_prices_us();
@@ -48,7 +47,7 @@ impl Clock {
             gpu_free_ns: 0,
             gpu_end_ns: 0,
             stages: u64::from(stages),
-            output_ns: ns(latency.output_token_processing_time_us()),
+            output_ns: ns(delays.output_token_processing_time_us()),
             equal_ns: is_equal.then(|| ns(host.scheduling_us)),
             host,
         }
@@ -118,7 +117,7 @@ pub(super) fn ns(us: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::latency::FixedLatency;
+    use ridgepoint::latency::{FixedLatency, LatencyModel};
 
     use super::*;
 
@@ -134,7 +133,7 @@ mod tests {
     #[test]
     fn steps_queue_behind_the_host_and_each_other() {
         let latency = FixedLatency { scheduling_us: 2.0, preemption_us: 0.5, ..FixedLatency::default() };
-        let mut clock = Clock::new(&latency, 2);
+        let mut clock = Clock::new(&latency.host(), 2);
         let mut run = |num_preempted, step_us| {
             clock.schedule(&Queues { num_preempted, num_running: 9, ..Queues::default() });
             let ran = clock.run(step_us, 0);

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ridgepoint::latency::{ChangedSteps, LatencyModel, non_negative};
+use ridgepoint::Step;
+use ridgepoint::latency::{HostTimes, LatencyModel, TransferDirection, non_negative};
 use ridgepoint::units::ns_to_s;
 use serde::Serialize;
 
@@ -125,13 +126,18 @@ impl<'a> ColdSteps<'a> {
     }
 }
 
-impl ChangedSteps for ColdSteps<'_> {
-    fn model(&self) -> &dyn LatencyModel {
-        self.model
+impl LatencyModel for ColdSteps<'_> {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        let step_us = self.model.step_time_us(step);
+        if self.is_warm.swap(true, Ordering::Relaxed) { step_us } else { step_us + self.first_step_us }
     }
 
-    fn changed_us(&self, step_us: f64) -> f64 {
-        if self.is_warm.swap(true, Ordering::Relaxed) { step_us } else { step_us + self.first_step_us }
+    fn host(&self) -> HostTimes {
+        self.model.host()
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -155,7 +161,7 @@ mod tests {
         let cold = ColdSteps::new(&fixed, first_step_us);
         let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let mut held = HeldRequests::new(workload, start_ms * MS, ready_ms * MS);
-        let mut found = replay(&cold, &config, &mut held, &mut ()).unwrap();
+        let mut found = replay(&cold, &config, &mut held, &mut []).unwrap();
         let report = held.restore(&mut found);
         (found, report)
     }
@@ -179,7 +185,7 @@ mod tests {
         let arrivals = [0, 3, 3, 40, 900];
         let fixed = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };
         let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
-        let warm = replay(&fixed, &config, &mut list(&arrivals), &mut ()).unwrap();
+        let warm = replay(&fixed, &config, &mut list(&arrivals), &mut []).unwrap();
         let (cold, report) = replayed(&mut list(&arrivals), 0, 0, 0.0);
         assert_eq!((cold.records, cold.counters), (warm.records, warm.counters));
         assert_eq!((report.waited.requests, report.later.requests), (0, 5));

@@ -59,7 +59,31 @@ pub struct EngineConfig {
     pub kv_offload: Option<KvOffload>,
 }
 
+/// Bytes of a KV block in the table of the GPU's blocks, and of one with content; measured over replays of 10 to 100 million blocks.
+const GPU_BLOCK_BYTES: f64 = 32.0;
+const FILLED_BLOCK_BYTES: f64 = 32.0;
+/// Bytes of a block that the host, or a disk behind it, has.
+const TIER_BLOCK_BYTES: f64 = 72.0;
+/// Bytes of the hash of a block of a request that is in the engine and shares content with others.
+const HASH_BYTES: f64 = 8.0;
+
 impl EngineConfig {
+    /// An estimate, from above, of the bytes that a replay takes for its tables of KV blocks: those of the GPU, of a host and of a disk, as far as
+    /// `requests` of `tokens` in all can fill them, and the hashes of `waiting_tokens` that share content.
+    pub fn table_bytes(&self, requests: f64, tokens: f64, waiting_tokens: f64) -> f64 {
+        let block_size = f64::from(self.block_size.max(1));
+        let blocks = tokens / block_size + requests;
+        let gpu = f64::from(self.num_gpu_blocks);
+        let tiers = self.kv_offload.as_ref().map_or(0.0, |tier| {
+            let disk = tier.disk.as_ref().map_or(0.0, |disk| disk.num_disk_blocks.map_or(f64::INFINITY, f64::from));
+            blocks.min(f64::from(tier.num_cpu_blocks)) + blocks.min(disk)
+        });
+        gpu * GPU_BLOCK_BYTES
+            + blocks.min(gpu) * FILLED_BLOCK_BYTES
+            + tiers * TIER_BLOCK_BYTES
+            + waiting_tokens / block_size * HASH_BYTES
+    }
+
     /// Most of `tokens` prompt tokens that one step takes of a request.
     pub(super) fn chunk(&self, tokens: u32) -> u32 {
         match self.long_prefill_token_threshold {

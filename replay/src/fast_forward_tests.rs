@@ -7,14 +7,15 @@
 use proptest::prelude::*;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::model::{OwnSampling, SamplerWork, SamplingParams};
-use ridgepoint::{Request, Result};
+use ridgepoint::{Request, Result, Step};
 
 use super::config::EngineConfig;
 use super::engine::replay_at;
 use super::kv_metrics::KvWatch;
-use super::observe::{KvEvent, Observer, StepEvent};
+use super::observe::{Event, Events, KvEvent, Observer};
 use super::offload::{KvDisk, KvOffload};
 use super::record::Replay;
+use super::scheduler::DELIVERED;
 use crate::workload::WorkloadRequest;
 
 #[path = "../tests/common/replay_cases.rs"]
@@ -29,18 +30,17 @@ use loads::load;
 struct TellTale(FixedLatency);
 
 impl LatencyModel for TellTale {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        let hash = requests.iter().fold(17u64, |hash, request| {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        let hash = step.requests.iter().fold(17u64, |hash, request| {
             let words = [request.num_computed_tokens, request.num_scheduled_tokens, u32::from(request.samples)];
             words.iter().fold(hash, |hash, word| (hash ^ u64::from(*word)).wrapping_mul(0x0000_0100_0000_01b3))
         });
-        self.0.step_us + (hash >> 54) as f64 / 1000.0
-    }
-    fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
-        own.over(&SamplingParams { top_k: Some(9), ..SamplingParams::default() })
-    }
-    fn sampling_step_time_us(&self, requests: &[Request], _: u64, work: SamplerWork) -> f64 {
-        self.step_time_us(requests) + work.index() as f64
+        let server = SamplingParams { top_k: Some(9), ..SamplingParams::default() };
+        let works = step.own_sampling.iter().map(|own| own.over(&server));
+        let work = works.fold(SamplerWork::default(), |all, work| all | work);
+        let kinds = [work.is_random(), work.is_greedy(), work.has_top_p(), work.has_top_k()];
+        let sampler_us = kinds.iter().fold(0.0, |sum, kind| 2.0 * sum + f64::from(u8::from(*kind)));
+        self.0.step_us + (hash >> 54) as f64 / 1000.0 + sampler_us
     }
     fn host(&self) -> HostTimes {
         self.0.host()
@@ -53,39 +53,37 @@ impl LatencyModel for TellTale {
 
 /// All that an observer is told, in the order in which it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Event {
+enum Heard {
     Step { numbers: [u64; 8], batch: Vec<Request>, records: Vec<u32> },
     Token { record: u32, token: u32, now_ns: u64 },
     Kv(KvEvent),
 }
 
 #[derive(Debug, Default)]
-struct Told<const EVERY_TOKEN: bool>(Vec<Event>);
+struct Told<const EVERY_TOKEN: bool>(Vec<Heard>);
 
 impl<const EVERY_TOKEN: bool> Observer for Told<EVERY_TOKEN> {
-    fn step(&mut self, step: &StepEvent<'_>) {
-        let small =
-            [step.num_running, step.num_waiting, step.blocks_in_use, step.preempted.len() as u32].map(u64::from);
-        let [running, waiting, blocks, preempted] = small;
-        let times = [step.scheduled_ns, step.start_ns, step.end_ns];
-        let numbers = [step.index, times[0], times[1], times[2], running, waiting, blocks, preempted];
-        self.0.push(Event::Step { numbers, batch: step.batch.to_vec(), records: step.records.to_vec() });
+    fn wants(&self) -> Events {
+        Events::STEPS | Events::KV | if EVERY_TOKEN { Events::TOKENS } else { Events::FIRST_TOKENS }
     }
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        self.0.push(Event::Token { record, token, now_ns });
-    }
-    fn wants_every_token(&self) -> bool {
-        EVERY_TOKEN
-    }
-    fn kv(&mut self, event: &KvEvent) {
-        self.0.push(Event::Kv(event.clone()));
-    }
-    fn wants_kv_events(&self) -> bool {
-        true
+    fn on(&mut self, event: &Event<'_>) {
+        self.0.push(match *event {
+            Event::Step(event) => {
+                let small = [event.num_running, event.num_waiting, event.blocks_in_use, event.preempted.len() as u32];
+                let [running, waiting, blocks, preempted] = small.map(u64::from);
+                let times = [event.scheduled_ns, event.start_ns, event.end_ns];
+                let numbers = [event.index, times[0], times[1], times[2], running, waiting, blocks, preempted];
+                let (batch, records) = (event.step.requests.to_vec(), event.records.to_vec());
+                Heard::Step { numbers, batch, records }
+            }
+            Event::Token { record, token, now_ns } => Heard::Token { record, token, now_ns },
+            Event::Kv(event) => Heard::Kv(event.clone()),
+            Event::Blocks(_) => panic!("nobody wants the lives of blocks"),
+        });
     }
 }
 
-fn run<O: Observer>(case: &Case, fast_forward: bool, observer: &mut O) -> Result<Replay> {
+fn run(case: &Case, fast_forward: bool, observers: &mut [&mut dyn Observer]) -> Result<Replay> {
     // In every other case, requests have sampling parameters of three kinds.
     let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
     let kinds = [SamplingParams::default(), greedy, SamplingParams { top_p: Some(0.5), ..SamplingParams::default() }];
@@ -94,7 +92,7 @@ fn run<O: Observer>(case: &Case, fast_forward: bool, observer: &mut O) -> Result
         WorkloadRequest { sampling: OwnSampling::from(&kinds[kind]), ..request }
     });
     let mut load = load(requests.collect(), case.concurrency);
-    replay_at(fast_forward, &TellTale(case.latency), &case.config, load.as_mut(), observer)
+    replay_at(fast_forward, &TellTale(case.latency), &case.config, load.as_mut(), observers)
 }
 
 /// Prompts are short but for one in four, so that outputs run on.
@@ -152,23 +150,23 @@ proptest! {
     #[test]
     fn skipping_ahead_comes_to_the_same(case in case()) {
         // Requests with blocks of a host's tier can wait for each other.
-        prop_assume!(case.config.kv_offload.is_none() || run(&case, false, &mut ()).is_ok());
+        prop_assume!(case.config.kv_offload.is_none() || run(&case, false, &mut []).is_ok());
         let (mut slowly, mut told) = (Told::<true>::default(), Told::<true>::default());
-        let step_by_step = run(&case, false, &mut slowly).unwrap();
-        same(&step_by_step, &run(&case, true, &mut told).unwrap())?;
+        let step_by_step = run(&case, false, &mut [&mut slowly]).unwrap();
+        same(&step_by_step, &run(&case, true, &mut [&mut told]).unwrap())?;
         prop_assert_eq!(&slowly.0, &told.0);
 
-        same(&step_by_step, &run(&case, true, &mut ()).unwrap())?;
+        same(&step_by_step, &run(&case, true, &mut []).unwrap())?;
         let mut less = Told::<false>::default();
-        same(&step_by_step, &run(&case, true, &mut less).unwrap())?;
+        same(&step_by_step, &run(&case, true, &mut [&mut less]).unwrap())?;
         let (mut followed, mut skipped) = (KvWatch::default(), KvWatch::default());
-        same(&step_by_step, &run(&case, false, &mut followed).unwrap())?;
-        same(&step_by_step, &run(&case, true, &mut skipped).unwrap())?;
+        same(&step_by_step, &run(&case, false, &mut [&mut followed]).unwrap())?;
+        same(&step_by_step, &run(&case, true, &mut [&mut skipped]).unwrap())?;
         prop_assert_eq!(followed, skipped);
         // Those who do not want every token lack no other event.
-        let is_later_token = |event: &Event| matches!(event, Event::Token { token: 1.., .. });
-        let without = |events: &[Event]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();
-        prop_assert_eq!(without(&slowly.0), without(&less.0));
+        let is_later_token = |event: &Heard| matches!(event, Heard::Token { token: 1.., .. });
+        let without = |events: &[Heard]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();
+        prop_assert_eq!(without(&slowly.0), less.0);
     }
 }
 
@@ -182,21 +180,23 @@ fn alone(num_output_tokens: u32) -> Case {
 /// Two requests with 50 tokens each: the step of their prompts delivers the first two, and nobody looks at the other 98.
 #[test]
 fn steady_decodes_are_not_looked_at() {
-    let tokens = |fast_forward| {
+    let looked_at = |fast_forward| {
         let mut told = Told::<false>::default();
-        let replay = run(&alone(50), fast_forward, &mut told).unwrap();
+        let before = DELIVERED.get();
+        let replay = run(&alone(50), fast_forward, &mut [&mut told]).unwrap();
         assert_eq!(replay.counters.steps, 50);
         // 40 + 50 − 1 tokens are in ⌈89 / 16⌉ = 6 blocks in the end, 9 + 50 − 1 in ⌈58 / 16⌉ = 4.
         assert_eq!((replay.counters.max_blocks_in_use, replay.inter_token_ns[0].len()), (10, 98));
-        told.0.iter().filter(|event| matches!(event, Event::Token { .. })).count()
+        assert_eq!(told.0.iter().filter(|event| matches!(event, Heard::Token { .. })).count(), 2);
+        DELIVERED.get() - before
     };
-    assert_eq!((tokens(true), tokens(false)), (2, 100));
+    assert_eq!((looked_at(true), looked_at(false)), (2, 100));
 }
 
 /// One output token: the prompt's step is the last one, and nothing is ever steady.
 #[test]
 fn single_tokens_never_settle() {
     let mut told = Told::<false>::default();
-    let replay = run(&alone(1), true, &mut told).unwrap();
+    let replay = run(&alone(1), true, &mut [&mut told]).unwrap();
     assert_eq!((replay.counters.steps, replay.counters.scheduled_tokens, replay.inter_token_ns[0].len()), (1, 49, 0));
 }

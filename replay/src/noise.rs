@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
-use ridgepoint::latency::{ChangedSteps, LatencyModel};
-use ridgepoint::{Error, Result};
+use ridgepoint::latency::{HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::{Error, Result, Step};
 
 use crate::workload::seed::{Stream, generator};
 
@@ -23,9 +23,9 @@ const MAX_SIGMA: f64 = 1.0;
 /// ```
 /// use ridgepoint::latency::{FixedLatency, LatencyModel};
 /// use ridgepoint_replay::NoisySteps;
-/// use ridgepoint::Request;
+/// use ridgepoint::{Request, Step};
 /// let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };
-/// let step = || NoisySteps::new(&fixed, 0.05, 7).map(|noisy| noisy.step_time_us(&[Request::decode(9)]));
+/// let step = || NoisySteps::new(&fixed, 0.05, 7).map(|noisy| noisy.step_time_us(&Step::from(&[Request::decode(9)])));
 /// assert_eq!(step()?, step()?);
 /// assert!(step()? != 1000.0);
 /// # Ok::<(), ridgepoint::Error>(())
@@ -49,14 +49,18 @@ impl<'a> NoisySteps<'a> {
     }
 }
 
-impl ChangedSteps for NoisySteps<'_> {
-    fn model(&self) -> &dyn LatencyModel {
-        self.model
+impl LatencyModel for NoisySteps<'_> {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
+        self.model.step_time_us(step) * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
     }
 
-    fn changed_us(&self, step_us: f64) -> f64 {
-        let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
-        step_us * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
+    fn host(&self) -> HostTimes {
+        self.model.host()
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -70,7 +74,7 @@ mod tests {
     fn steps(sigma: f64, seed: u64, count: usize) -> Vec<f64> {
         let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };
         let noisy = NoisySteps::new(&fixed, sigma, seed).expect("from 0 to 1");
-        (0..count).map(|_| noisy.step_time_us(&[Request::decode(9)])).collect()
+        (0..count).map(|_| noisy.step_time_us(&Step::from(&[Request::decode(9)]))).collect()
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Events of a replay while it runs, for callers that need more than its records.
 
-use ridgepoint::Request;
+use std::ops::BitOr;
+
+use ridgepoint::Step;
 use ridgepoint::latency::TransferDirection;
 
 use super::block_lives::BlockStats;
@@ -16,9 +18,9 @@ pub struct StepEvent<'a> {
     pub start_ns: u64,
     /// Time at which the GPUs were done, ns.
     pub end_ns: u64,
-    /// Requests of the step.
-    pub batch: &'a [Request],
-    /// Positions of these requests in [`Replay::records`](super::Replay::records), in the order of `batch`.
+    /// What the latency model was asked for: the requests, and what they have in common.
+    pub step: Step<'a>,
+    /// Positions of the step's requests in [`Replay::records`](super::Replay::records), in their order.
     pub records: &'a [u32],
     /// Requests in the running queue.
     pub num_running: u32,
@@ -26,8 +28,6 @@ pub struct StepEvent<'a> {
     pub num_waiting: u32,
     /// KV blocks that requests hold.
     pub blocks_in_use: u32,
-    /// Tokens of KV blocks that requests hold beside another request, counted for each but one.
-    pub shared_kv_tokens: u64,
     /// Prompt tokens found in the prefix cache up to this step.
     pub cached_tokens: u64,
     /// Positions of the requests that were preempted to schedule it.
@@ -78,101 +78,131 @@ pub struct TransferEvent {
     pub end_ns: u64,
 }
 
-/// Callbacks of a replay. Every method has an empty default.
+/// What a replay reports while it runs. More kinds may follow.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A step was scheduled.
+    Step(StepEvent<'a>),
+    /// A client has a token.
+    Token {
+        /// Position of the request in [`Replay::records`](super::Replay::records).
+        record: u32,
+        /// Number of the token among the request's output, from 0.
+        token: u32,
+        /// Time at which the client has it, ns.
+        now_ns: u64,
+    },
+    /// Something happened to the host's tier of KV blocks.
+    Kv(&'a KvEvent),
+    /// The lives of KV blocks, once, after a replay with prefix caching.
+    Blocks(&'a BlockStats),
+}
+
+impl Event<'_> {
+    /// The kind of the event.
+    fn kind(&self) -> Events {
+        match self {
+            Event::Step(_) => Events::STEPS,
+            Event::Token { token: 0, .. } => Events::FIRST_TOKENS,
+            Event::Token { .. } => Events::TOKENS,
+            Event::Kv(_) => Events::KV,
+            Event::Blocks(_) => Events::BLOCKS,
+        }
+    }
+}
+
+/// Kinds of [`Event`], joined by `|`.
+///
+/// ```
+/// use ridgepoint_replay::Events;
+///
+/// let wanted = Events::STEPS | Events::TOKENS;
+/// assert!(wanted.contains(Events::FIRST_TOKENS) && !wanted.contains(Events::KV));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Events(u8);
+
+impl Events {
+    /// No event.
+    pub const NONE: Events = Events(0);
+    /// [`Event::Step`] of every step.
+    pub const STEPS: Events = Events(1);
+    /// [`Event::Token`] of each request's first token.
+    pub const FIRST_TOKENS: Events = Events(2);
+    /// [`Event::Token`] of every token, the first ones included. Without it, a replay need not visit every request in every step.
+    pub const TOKENS: Events = Events(2 | 4);
+    /// [`Event::Kv`] of every event of the host's tier.
+    pub const KV: Events = Events(8);
+    /// [`Event::Blocks`]. The replay then follows the life of every KV block, which makes it slower.
+    pub const BLOCKS: Events = Events(16);
+
+    /// Whether all kinds of `other` are among these.
+    pub const fn contains(self, other: Events) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Events {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Events(self.0 | other.0)
+    }
+}
+
+/// Watches a replay. A replay has any number of observers.
+///
+/// ```
+/// use ridgepoint_replay::{Event, Events, Observer};
+///
+/// /// Counts requests that have their first token.
+/// struct Answered(u64);
+///
+/// impl Observer for Answered {
+///     fn wants(&self) -> Events {
+///         Events::FIRST_TOKENS
+///     }
+///     fn on(&mut self, _: &Event<'_>) {
+///         self.0 += 1;
+///     }
+/// }
+/// ```
 pub trait Observer {
-    /// Called when a step was scheduled.
-    fn step(&mut self, _: &StepEvent<'_>) {}
+    /// Returns the kinds of events that [`on`](Self::on) is called with. A replay asks once, before it begins.
+    fn wants(&self) -> Events;
 
-    /// Called when the client of request `record` has its `token`-th token (from 0) at `now_ns`.
-    fn token(&mut self, _record: u32, _token: u32, _now_ns: u64) {}
-
-    /// Called for each event of the host's tier, if [`wants_kv_events`](Self::wants_kv_events).
-    fn kv(&mut self, _: &KvEvent) {}
-
-    /// Whether [`kv`](Self::kv) is called. Asked once, before the replay.
-    fn wants_kv_events(&self) -> bool {
-        false
-    }
-
-    /// Called once, after a replay with prefix caching, if [`wants_block_stats`](Self::wants_block_stats).
-    fn block_stats(&mut self, _: &BlockStats) {}
-
-    /// Whether the replay records the lifetimes of KV blocks, which makes it slower. Called once, before the replay.
-    fn wants_block_stats(&self) -> bool {
-        false
-    }
-
-    /// Whether [`token`](Self::token) is called for every token. If false, it is called for each request's first token and
-    /// may skip later ones, which makes the replay faster. Asked once, before the replay.
-    fn wants_every_token(&self) -> bool {
-        true
-    }
+    /// Takes an event of a wanted kind. Observers have each event in the order of the list that the replay was given.
+    fn on(&mut self, event: &Event<'_>);
 }
 
-/// An observer that does nothing.
-impl Observer for () {
-    fn wants_every_token(&self) -> bool {
-        false
-    }
+/// The observers of a replay.
+pub(super) struct Observers<'a> {
+    listed: Vec<(Events, &'a mut (dyn Observer + 'a))>,
+    /// What any of them wants.
+    wanted: Events,
 }
 
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        self.0.step(event);
-        self.1.step(event);
+impl<'a> Observers<'a> {
+    pub(super) fn new(observers: &'a mut [&mut dyn Observer]) -> Self {
+        let mut listed: Vec<(Events, &'a mut (dyn Observer + 'a))> = Vec::with_capacity(observers.len());
+        for observer in observers {
+            listed.push((observer.wants(), &mut **observer));
+        }
+        let wanted = listed.iter().fold(Events::NONE, |all, (wants, _)| all | *wants);
+        Observers { listed, wanted }
     }
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        self.0.token(record, token, now_ns);
-        self.1.token(record, token, now_ns);
-    }
-    fn wants_every_token(&self) -> bool {
-        self.0.wants_every_token() || self.1.wants_every_token()
-    }
-    fn kv(&mut self, event: &KvEvent) {
-        self.0.kv(event);
-        self.1.kv(event);
-    }
-    fn wants_kv_events(&self) -> bool {
-        self.0.wants_kv_events() || self.1.wants_kv_events()
-    }
-    fn block_stats(&mut self, stats: &BlockStats) {
-        self.0.block_stats(stats);
-        self.1.block_stats(stats);
-    }
-    fn wants_block_stats(&self) -> bool {
-        self.0.wants_block_stats() || self.1.wants_block_stats()
-    }
-}
 
-/// An observer that may be absent.
-impl<O: Observer> Observer for Option<O> {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        if let Some(observer) = self {
-            observer.step(event);
+    /// Whether an observer wants these events.
+    pub(super) fn want(&self, events: Events) -> bool {
+        self.wanted.contains(events)
+    }
+
+    /// Reports an event to the observers that want it.
+    pub(super) fn report(&mut self, event: &Event<'_>) {
+        let kind = event.kind();
+        for (_, observer) in self.listed.iter_mut().filter(|(wants, _)| wants.contains(kind)) {
+            observer.on(event);
         }
-    }
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        if let Some(observer) = self {
-            observer.token(record, token, now_ns);
-        }
-    }
-    fn wants_every_token(&self) -> bool {
-        self.as_ref().is_some_and(O::wants_every_token)
-    }
-    fn kv(&mut self, event: &KvEvent) {
-        if let Some(observer) = self {
-            observer.kv(event);
-        }
-    }
-    fn wants_kv_events(&self) -> bool {
-        self.as_ref().is_some_and(O::wants_kv_events)
-    }
-    fn block_stats(&mut self, stats: &BlockStats) {
-        if let Some(observer) = self {
-            observer.block_stats(stats);
-        }
-    }
-    fn wants_block_stats(&self) -> bool {
-        self.as_ref().is_some_and(O::wants_block_stats)
     }
 }

@@ -1,7 +1,7 @@
 //! The time that a prompt's prefill adds to an engine's steps.
 
-use ridgepoint::Request;
 use ridgepoint::latency::LatencyModel;
+use ridgepoint::{Request, Step};
 
 /// Time by which the prefill of a prompt's tokens lengthens steps of `decodes`, in chunks of at most `chunk` tokens, µs.
 pub(super) fn prefill_time_us(
@@ -10,7 +10,7 @@ pub(super) fn prefill_time_us(
     tokens: std::ops::Range<u32>,
     chunk: u32,
 ) -> f64 {
-    let without_us = latency.step_time_us(decodes);
+    let without_us = latency.step_time_us(&Step::from(decodes));
     let mut batch = decodes.to_vec();
     let (mut from, mut sum_us) = (tokens.start, 0.0);
     while from < tokens.end {
@@ -18,7 +18,7 @@ pub(super) fn prefill_time_us(
         from += num_tokens;
         batch.truncate(decodes.len());
         batch.push(Request::new(from - num_tokens, num_tokens, from == tokens.end));
-        sum_us += latency.step_time_us(&batch) - without_us;
+        sum_us += latency.step_time_us(&Step::from(&batch)) - without_us;
     }
     sum_us
 }

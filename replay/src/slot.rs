@@ -1,15 +1,15 @@
 //! The state of a request inside the engine. Slots are reused, so that their vectors keep their capacity.
 
-use ridgepoint::model::SamplerWork;
+use ridgepoint::model::OwnSampling;
 
 use super::block_pool::BlockHash;
 use super::waiting::Rank;
 
-/// Requests that are counted together: those of a stage that need the same work of the sampler.
+/// Requests that are counted together: those of a stage with the same sampling parameters of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Group {
     pub(super) stage: u32,
-    pub(super) sampler_work: SamplerWork,
+    pub(super) own_sampling: OwnSampling,
 }
 
 /// State of one request. Token counts follow vLLM's `Request`: `computed` includes tokens of steps in flight.

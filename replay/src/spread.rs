@@ -4,7 +4,7 @@ use ridgepoint::StepModel;
 use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
 use serde::Serialize;
 
-use super::observe::{Observer, StepEvent};
+use super::observe::{Event, Events, Observer};
 
 /// One in this many steps is estimated with its uncertainty.
 const SAMPLED: u64 = 64;
@@ -63,10 +63,17 @@ impl<'a> SpreadSampler<'a> {
 }
 
 impl Observer for SpreadSampler<'_> {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        if event.index.is_multiple_of(SAMPLED) && !event.batch.is_empty() {
-            let step = self.steps.estimate_unchecked(event.batch);
-            let weight = event.batch.len() as f64;
+    fn wants(&self) -> Events {
+        Events::STEPS
+    }
+
+    fn on(&mut self, event: &Event<'_>) {
+        let Event::Step(event) = event else { return };
+        let requests = event.step.requests;
+        if event.index.is_multiple_of(SAMPLED) && !requests.is_empty() {
+            // How far a step is from the fitted ones is asked of its requests alone.
+            let step = self.steps.estimate_unchecked(requests);
+            let weight = requests.len() as f64;
             self.weight += weight;
             self.coefficients_sd += weight * step.coefficients_sd;
             self.tables_sd += weight * step.tables_sd;
@@ -75,10 +82,6 @@ impl Observer for SpreadSampler<'_> {
                 self.remark.get_or_insert(remark);
             }
         }
-    }
-
-    fn wants_every_token(&self) -> bool {
-        false
     }
 }
 
@@ -159,9 +162,10 @@ impl From<&Spread> for Intervals {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::{Deployment, Hardware, Model, Options, Request};
+    use ridgepoint::{Deployment, Hardware, Model, Options, Request, Step};
 
     use super::*;
+    use crate::observe::StepEvent;
 
     #[test]
     fn intervals_hold_the_prediction_and_widen_with_the_scatter() {
@@ -187,20 +191,19 @@ mod tests {
         let batch = [Request::decode(500); 4];
         let mut sampler = SpreadSampler::new(&steps);
         for index in 0..200 {
-            sampler.step(&StepEvent {
+            sampler.on(&Event::Step(StepEvent {
                 index,
                 scheduled_ns: 0,
                 start_ns: 0,
                 end_ns: 1,
-                batch: &batch,
+                step: Step::from(&batch),
                 records: &[],
                 num_running: 4,
                 num_waiting: 0,
                 blocks_in_use: 0,
-                shared_kv_tokens: 0,
                 cached_tokens: 0,
                 preempted: &[],
-            });
+            }));
         }
         let (spread, step) = (sampler.spread(), steps.estimate_unchecked(&batch));
         assert!((spread.tables_sd - step.tables_sd).abs() < 1e-12 && spread.scatter.is_none());

@@ -1,64 +1,42 @@
-//! A cache of built values by text, bounded in bytes: those that were not used for longest go first. Requests for a value that is being
-//! built wait for it.
+//! Caches of built values by text, bounded in bytes. Requests for a value that is being built wait for it.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::sync::OnceCell;
+use moka::future::Cache as Moka;
+use moka::policy::EvictionPolicy;
 
 use crate::problem::Problem;
 
-/// Values by key.
-#[derive(Debug)]
+/// Values by key; those that were not used for longest go first.
 pub struct Cache<T> {
-    entries: RwLock<HashMap<String, Arc<Entry<T>>>>,
-    max_bytes: usize,
-    /// Time of the last use, as a count of uses.
-    uses: AtomicU64,
+    values: Moka<String, Built<T>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-#[derive(Debug)]
-struct Entry<T> {
-    value: OnceCell<Arc<T>>,
-    bytes: AtomicUsize,
-    last_use: AtomicU64,
+/// A value, and the bytes that it takes by an estimate of its builder.
+struct Built<T> {
+    value: Arc<T>,
+    bytes: usize,
 }
 
-/// An entry that is being built. Without a value in the end, it leaves the cache.
-struct Building<'a, T> {
-    cache: &'a Cache<T>,
-    key: &'a str,
-    entry: Arc<Entry<T>>,
-}
-
-impl<T> Drop for Building<'_, T> {
-    fn drop(&mut self) {
-        if self.entry.value.initialized() {
-            return;
-        }
-        let mut entries = self.cache.entries.write().unwrap_or_else(PoisonError::into_inner);
-        // The map and this one hold it: nobody else builds it.
-        if Arc::strong_count(&self.entry) <= 2
-            && entries.get(self.key).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry))
-        {
-            entries.remove(self.key);
-        }
+impl<T> Clone for Built<T> {
+    fn clone(&self) -> Self {
+        Built { value: Arc::clone(&self.value), bytes: self.bytes }
     }
 }
 
-impl<T> Cache<T> {
-    /// An empty cache of at most `max_bytes`, as their builders estimate them.
+impl<T: Send + Sync + 'static> Cache<T> {
+    /// An empty cache of at most `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
-        Cache {
-            entries: RwLock::default(),
-            max_bytes,
-            uses: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-        }
+        let weight = |key: &String, built: &Built<T>| u32::try_from(key.len() + built.bytes).unwrap_or(u32::MAX);
+        let values = Moka::builder()
+            .max_capacity(max_bytes as u64)
+            .weigher(weight)
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Cache { values, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
     /// Hits and misses so far.
@@ -66,77 +44,49 @@ impl<T> Cache<T> {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// Entries and their bytes.
-    pub fn size(&self) -> (usize, usize) {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        (entries.len(), entries.values().map(|entry| entry.bytes.load(Ordering::Relaxed)).sum())
+    /// Bytes of all values and their keys.
+    pub async fn bytes(&self) -> u64 {
+        self.values.run_pending_tasks().await;
+        self.values.weighted_size()
     }
 
-    /// The value of a key, if it is built.
-    pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get(key)?;
-        let value = entry.value.get()?.clone();
-        self.touch(entry);
-        self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(value)
-    }
-
-    /// The value of a key, which `build` makes with its size in bytes if it is not there.
+    /// The value of a key, which `build` makes with its size in bytes if it is not there. Of several requests at once for a value one
+    /// builds it.
     ///
     /// # Errors
-    /// Those of `build`, which are not kept.
-    pub async fn get_or_build(
-        &self,
-        key: &str,
-        build: impl Future<Output = Result<(T, usize), Problem>>,
-    ) -> Result<Arc<T>, Problem> {
-        if let Some(found) = self.get(key) {
-            return Ok(found);
+    /// Those of `build`, which are not kept. If another request runs out of its time while it builds the value, this one builds it.
+    pub async fn get_or_build<F>(&self, key: &str, build: impl Fn() -> F) -> Result<Arc<T>, Problem>
+    where
+        F: Future<Output = Result<(T, usize), Problem>>,
+    {
+        if let Some(found) = self.values.get(key).await {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(found.value);
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
-        let building = Building { cache: self, key, entry: self.entry(key) };
-        let entry = &building.entry;
-        let built = entry.value.get_or_try_init(|| async {
-            let (value, bytes) = build.await?;
-            entry.bytes.store(bytes + key.len(), Ordering::Relaxed);
-            Ok::<_, Problem>(Arc::new(value))
-        });
-        let value = built.await?.clone();
-        self.touch(entry);
-        self.make_room();
-        Ok(value)
-    }
-
-    fn touch(&self, entry: &Entry<T>) {
-        entry.last_use.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    fn entry(&self, key: &str) -> Arc<Entry<T>> {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || {
-            let (bytes, last_use) = (AtomicUsize::new(key.len()), AtomicU64::new(u64::MAX));
-            Arc::new(Entry { value: OnceCell::new(), bytes, last_use })
-        };
-        Arc::clone(entries.entry(key.to_owned()).or_insert_with(new))
-    }
-
-    /// Removes built entries until the others fit.
-    fn make_room(&self) {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes: usize = entries.values().map(|entry| entry.bytes.load(Ordering::Relaxed)).sum();
-        while bytes > self.max_bytes {
-            let built = entries.iter().filter(|(_, entry)| entry.value.initialized());
-            let oldest = built.min_by_key(|(_, entry)| entry.last_use.load(Ordering::Relaxed));
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else { return };
-            let removed = entries.remove(&key);
-            bytes -= removed.map_or(0, |entry| entry.bytes.load(Ordering::Relaxed));
+        loop {
+            let is_own = AtomicBool::new(false);
+            let own = async {
+                is_own.store(true, Ordering::Relaxed);
+                let (value, bytes) = build().await?;
+                Ok(Built { value: Arc::new(value), bytes })
+            };
+            let built: Result<_, Arc<Problem>> = self.values.try_get_with_by_ref(key, own).await;
+            match built {
+                Ok(built) => return Ok(built.value),
+                Err(problem) if is_own.load(Ordering::Relaxed) || !problem.is_of_time() => {
+                    return Err(Problem::clone(&problem));
+                }
+                Err(_) => {}
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hyper::StatusCode;
+
     use super::*;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -144,7 +94,7 @@ mod tests {
     }
 
     async fn built(cache: &Cache<u32>, key: &str, value: u32, bytes: usize) -> u32 {
-        *cache.get_or_build(key, async { Ok((value, bytes)) }).await.unwrap()
+        *cache.get_or_build(key, || async { Ok((value, bytes)) }).await.unwrap()
     }
 
     #[test]
@@ -154,13 +104,17 @@ mod tests {
             for (key, value) in [("a", 1), ("b", 2), ("c", 3)] {
                 assert_eq!(built(&cache, key, value, 9).await, value);
             }
-            assert_eq!(cache.get("a").as_deref(), Some(&1));
+            // Uses are noted with the next count of bytes.
+            assert_eq!(cache.bytes().await, 30);
+            assert_eq!((built(&cache, "a", 9, 9).await, cache.bytes().await), (1, 30));
             built(&cache, "d", 4, 9).await;
-            assert_eq!((cache.get("a").as_deref(), cache.get("b"), cache.size()), (Some(&1), None, (3, 30)));
+            assert_eq!(cache.bytes().await, 30);
+            assert_eq!((built(&cache, "a", 9, 9).await, built(&cache, "b", 9, 9).await), (1, 9));
+            assert_eq!(cache.hits_and_misses(), (2, 5));
             // A value that alone is too large is returned and not kept.
             assert_eq!(built(&cache, "e", 5, 1000).await, 5);
-            assert_eq!(cache.get("e"), None);
-            assert!(cache.size().1 <= 30);
+            assert!(cache.bytes().await <= 30);
+            assert_eq!(built(&cache, "e", 6, 1000).await, 6);
         });
     }
 
@@ -168,20 +122,19 @@ mod tests {
     fn an_error_is_not_kept_and_a_build_that_is_dropped_leaves_nothing() {
         block_on(async {
             let cache: Cache<u32> = Cache::new(100);
-            let failed = cache.get_or_build("a", async { Err(Problem::invalid("no")) }).await;
+            let failed = cache.get_or_build("a", || async { Err(Problem::invalid("no")) }).await;
             assert!(failed.is_err());
-            assert_eq!(cache.size(), (0, 0));
             {
-                let mut never = Box::pin(cache.get_or_build("b", std::future::pending()));
+                let mut never = Box::pin(cache.get_or_build("b", std::future::pending));
                 let waited = tokio::select! {
                     biased;
                     _ = &mut never => true,
                     () = async {} => false,
                 };
-                assert_eq!((waited, cache.size().0), (false, 1));
+                assert!(!waited);
             }
-            assert_eq!(cache.size(), (0, 0));
-            assert_eq!(built(&cache, "a", 1, 1).await, 1);
+            assert_eq!(cache.bytes().await, 0);
+            assert_eq!((built(&cache, "a", 1, 1).await, built(&cache, "b", 2, 1).await), (1, 2));
         });
     }
 
@@ -189,18 +142,34 @@ mod tests {
     fn requests_for_one_value_build_it_once() {
         block_on(async {
             let cache = Cache::new(100);
-            let (open, gate) = tokio::sync::oneshot::channel();
-            let first = cache.get_or_build("a", async {
-                gate.await.map_err(|_| Problem::invalid("gone"))?;
+            let (gate, opened) = tokio::sync::watch::channel(false);
+            let first = cache.get_or_build("a", || async {
+                let _ = opened.clone().wait_for(|is_open| *is_open).await;
                 Ok((1, 1))
             });
-            let second = cache.get_or_build("a", async { Err(Problem::invalid("built twice")) });
+            let second = cache.get_or_build("a", || async { Err(Problem::invalid("built twice")) });
             let opener = async {
                 tokio::task::yield_now().await;
-                open.send(()).unwrap();
+                gate.send(true).unwrap();
             };
             let (first, second, ()) = tokio::join!(first, second, opener);
             assert_eq!((*first.unwrap(), *second.unwrap()), (1, 1));
+        });
+    }
+
+    #[test]
+    fn who_waited_for_a_request_that_ran_out_of_time_builds_the_value() {
+        block_on(async {
+            let cache = Cache::new(100);
+            let late = || Problem::new(StatusCode::GATEWAY_TIMEOUT, "compute_timeout", "late");
+            let first = cache.get_or_build("a", || async {
+                tokio::task::yield_now().await;
+                Err(late())
+            });
+            let second = cache.get_or_build("a", || async { Ok((2, 1)) });
+            let (first, second) = tokio::join!(first, second);
+            assert!(first.is_err());
+            assert_eq!(*second.unwrap(), 2);
         });
     }
 }

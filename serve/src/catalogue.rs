@@ -7,7 +7,6 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::HeaderMap;
 use ridgepoint::BUILD;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::hardware_report::HardwareReport;
@@ -17,8 +16,8 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{self, Kept};
-use crate::app::{App, Documents};
+use crate::answer;
+use crate::app::{App, Documents, RequestLimits};
 use crate::openapi;
 use crate::problem::Problem;
 use crate::support::Support;
@@ -54,72 +53,71 @@ pub async fn version() -> Response {
     answer::json(StatusCode::OK, &Version { version: env!("CARGO_PKG_VERSION"), build: BUILD })
 }
 
-pub async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn models(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    kept(&app, |of| &of.models, &headers, move || Kept::json(&ModelReport::list(data_dir.as_deref())?)).await
+    document(&app, limits, |of| &of.models, move || answer::text(&ModelReport::list(data_dir.as_deref())?)).await
 }
 
 pub async fn model(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
+    limits: RequestLimits,
 ) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    one(&app, headers, move || ModelReport::one(Model::named_in(data_dir.as_deref(), &name)?, Deployment::default()))
-        .await
+    let find = move || ModelReport::one(Model::named_in(data_dir.as_deref(), &name)?, Deployment::default());
+    one(&app, limits, find).await
 }
 
-pub async fn hardware(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn hardware(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    let list = move || Kept::json(&HardwareReport::list(data_dir.as_deref())?);
-    kept(&app, |of| &of.hardware, &headers, list).await
+    document(&app, limits, |of| &of.hardware, move || answer::text(&HardwareReport::list(data_dir.as_deref())?)).await
 }
 
 pub async fn gpu(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
+    limits: RequestLimits,
 ) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    one(&app, headers, move || {
-        HardwareReport::one(Hardware::named_in(data_dir.as_deref(), &name)?, data_dir.as_deref())
-    })
-    .await
+    let find = move || {
+        let data_dir = data_dir.as_deref();
+        HardwareReport::one(Hardware::named_in(data_dir, &name)?, data_dir)
+    };
+    one(&app, limits, find).await
 }
 
-pub async fn support(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn support(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    kept(&app, |of| &of.support, &headers, move || Kept::json(&Support::new(data_dir.as_deref())?)).await
+    document(&app, limits, |of| &of.support, move || answer::text(&Support::new(data_dir.as_deref())?)).await
 }
 
-pub async fn measured(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
-    let text = || Ok(Kept::new(Bytes::from_static(MEASURED), "application/json"));
-    kept(&app, |of| &of.measured, &headers, text).await
+pub async fn measured() -> Response {
+    answer::of_bytes(StatusCode::OK, Bytes::from_static(MEASURED), "application/json")
 }
 
-pub async fn openapi(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn openapi(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
     let server_keys = app.server_keys;
-    kept(&app, |of| &of.openapi, &headers, move || Kept::json(&openapi::document(server_keys))).await
+    document(&app, limits, |of| &of.openapi, move || answer::text(&openapi::document(server_keys))).await
 }
 
 /// A document that is made once, on a thread for long work. It is made to its end, even if the client that asked first leaves.
-pub async fn kept(
+async fn document(
     app: &Arc<App>,
-    document: fn(&Documents) -> &OnceCell<Kept>,
-    headers: &HeaderMap,
-    make: impl FnOnce() -> Result<Kept, Problem> + Send + 'static,
+    limits: RequestLimits,
+    of: fn(&Documents) -> &OnceCell<Bytes>,
+    make: impl FnOnce() -> Result<Bytes, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let deadline = app.deadline();
-    if let Some(made) = document(&app.documents).get() {
-        return Ok(made.answer(headers));
+    let response = |text: &Bytes| answer::of_bytes(StatusCode::OK, text.clone(), "application/json");
+    if let Some(made) = of(&app.documents).get() {
+        return Ok(response(made));
     }
-    let (app, headers) = (Arc::clone(app), headers.clone());
+    let app = Arc::clone(app);
     let making = tokio::spawn(async move {
-        let at_most = Instant::now() + LONGEST;
-        let made = document(&app.documents).get_or_try_init(|| app.jobs.run(at_most, |_| make())).await?;
-        Ok(made.answer(&headers))
+        let at_most = RequestLimits { deadline: Instant::now() + LONGEST, ..limits };
+        let made = of(&app.documents).get_or_try_init(|| app.run(at_most, |_| make())).await?;
+        Ok(response(made))
     });
-    let Ok(made) = timeout_at(deadline, making).await else {
+    let Ok(made) = timeout_at(limits.deadline, making).await else {
         return Err(Problem::busy("this document is still being made; ask again"));
     };
     made.unwrap_or_else(|error| Err(Problem::defect(&error.to_string())))
@@ -128,9 +126,9 @@ pub async fn kept(
 /// One model or GPU; a name that is unknown is a path that nothing is at.
 async fn one<T: Serialize + 'static>(
     app: &App,
-    headers: HeaderMap,
+    limits: RequestLimits,
     find: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let found = app.jobs.run(app.deadline(), move |_| Ok(answer::result(&headers, &find()?))).await;
+    let found = app.run(limits, move |_| Ok(answer::json(StatusCode::OK, &find()?))).await;
     found.map_err(Problem::at_its_path)
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use hyper::Request;
+use hyper::{Request, StatusCode};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{Deployment, Error};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
+use crate::app::{App, RequestLimits};
 use crate::problem::Problem;
 use crate::server_keys::{Found, ServerKeys};
 use crate::{answer, body};
@@ -54,13 +54,17 @@ struct EquationTerm {
 }
 
 /// Evaluates the memory equation.
-pub async fn kv_capacity(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
-    let deadline = app.deadline();
-    let body::Json { headers, map, .. } = app.bodies.json(request, deadline).await?;
+pub async fn kv_capacity(
+    State(app): State<Arc<App>>,
+    limits: RequestLimits,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let body::Json { map, reservation, .. } = body::json(&app, limits, request).await?;
     let data_dir = app.data_dir.clone();
-    let result = app.jobs.run(deadline, move |_| {
-        let found = ServerKeys::new(map).find(data_dir.as_deref(), &[])?;
-        Ok(answer::result(&headers, &evaluated(found)?))
+    let result = app.run(limits, move |_| {
+        let found = ServerKeys::new(map).find(data_dir.as_deref(), &[]);
+        drop(reservation);
+        Ok(answer::json(StatusCode::OK, &evaluated(found?)?))
     });
     result.await
 }

@@ -6,6 +6,7 @@ mod app;
 mod body;
 mod cache;
 mod catalogue;
+mod hosts;
 mod jobs;
 mod kv_capacity;
 mod listen;
@@ -36,15 +37,14 @@ pub use openapi::ServerKeysSchema;
 pub use stop::stop;
 pub use token::Token;
 
-/// Bodies of this many requests at the limit may be read at once.
-const BODIES_AT_ONCE: usize = 32;
-
 /// Where a server listens, who may ask, and how much it takes on.
 pub struct Settings {
     /// The address; port 0 takes a free one.
     pub address: SocketAddr,
     /// The token that requests must carry.
     pub token: Option<Token>,
+    /// Names of this machine that requests may ask, besides `localhost` and the address.
+    pub allowed_hosts: Vec<String>,
     /// Folder whose models, GPUs and tables take precedence over the built-in ones.
     pub data_dir: Option<PathBuf>,
     /// Longest body of a request, bytes.
@@ -85,7 +85,6 @@ pub fn run(settings: Settings, started: impl FnOnce(&str)) -> Result<()> {
         .enable_time()
         .build()
         .map_err(|error| Error::io("threads of the server", error))?;
-    let max_body_bytes = settings.max_body_bytes;
     let app = Arc::new(App {
         data_dir: settings.data_dir,
         timeout: settings.request_timeout,
@@ -94,12 +93,12 @@ pub fn run(settings: Settings, started: impl FnOnce(&str)) -> Result<()> {
         log: settings.log,
         last_panic: settings.last_panic,
         server_keys: settings.server_keys,
-        bodies: body::Bodies::new(max_body_bytes, max_body_bytes.saturating_mul(BODIES_AT_ONCE)),
+        bodies: body::Bodies::new(settings.max_body_bytes),
+        hosts: hosts::Hosts::new(settings.address.ip(), &settings.allowed_hosts),
         jobs: jobs::Jobs::new(threads, settings.max_queued, settings.last_panic),
         step_models: cache::Cache::new(settings.cache_bytes / 2),
         replayables: cache::Cache::new(settings.cache_bytes / 2),
         metrics: metrics::Metrics::new(),
-        page: page::Page::new(),
         documents: Documents::default(),
     });
     let address = settings.address;
@@ -111,7 +110,7 @@ pub fn run(settings: Settings, started: impl FnOnce(&str)) -> Result<()> {
             let url = format!("http://{}", listener.local_addr().map_err(failed)?);
             let stopped = stop::receiver();
             started(&url);
-            let routes = routes::routes(Arc::clone(&app));
+            let routes = routes::routes(&app);
             listen::serve(listener, routes, app, max_connections, stopped, grace).await;
             Ok(())
         })

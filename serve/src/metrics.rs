@@ -83,19 +83,19 @@ impl Metrics {
     }
 
     /// All figures in the text format of OpenMetrics.
-    pub fn text(&self, app: &App) -> Bytes {
+    pub async fn text(&self, app: &App) -> Bytes {
         let (running, queued) = app.jobs.running_and_queued();
         set(&self.running, running);
         set(&self.queued, queued);
         let caches = [
-            ("predict_step", app.step_models.hits_and_misses(), app.step_models.size()),
-            ("simulate", app.replayables.hits_and_misses(), app.replayables.size()),
+            ("predict_step", app.step_models.hits_and_misses(), app.step_models.bytes().await),
+            ("simulate", app.replayables.hits_and_misses(), app.replayables.bytes().await),
         ];
-        for (cache, (hits, misses), (_, bytes)) in caches {
+        for (cache, (hits, misses), bytes) in caches {
             let of = [("cache", cache)];
             raise(&self.hits.get_or_create(&of), hits);
             raise(&self.misses.get_or_create(&of), misses);
-            set(&self.cache_bytes.get_or_create(&of), bytes);
+            set(&self.cache_bytes.get_or_create(&of), usize::try_from(bytes).unwrap_or(usize::MAX));
         }
         let mut text = String::new();
         // Writing to a text cannot fail.

@@ -1,20 +1,21 @@
 //! `POST /v1/predict-step`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use hyper::Request;
-use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
 use ridgepoint::input::{Keys, Log};
 use ridgepoint::{EfficiencyMode, Options, StepModel};
 use serde_json::{Map, Value};
 
-use crate::app::App;
-use crate::body::{ORIGIN, taken};
+use crate::app::{App, RequestLimits};
+use crate::body::{MOST_BYTES_AT_ONCE, ORIGIN, taken};
+use crate::jobs::Stop;
 use crate::problem::Problem;
-use crate::server_keys::ServerKeys;
+use crate::server_keys::{ServerKeys, text_bytes};
 use crate::{answer, body};
 use ridgepoint_lab::predict_step::{Batch, Item, PredictedStep};
 use ridgepoint_lab::served::Served;
@@ -22,9 +23,8 @@ use ridgepoint_lab::served::Served;
 /// Keys of the route beside those of the server.
 pub const KEYS: [&str; 4] = ["requests", "prefill", "decode", "explain"];
 
-/// Larger batches and bodies are predicted on the threads for long work.
+/// Larger batches are predicted on the threads for long work.
 const MOST_AT_ONCE: u64 = 4096;
-const MOST_BYTES_AT_ONCE: usize = 256 * 1024;
 
 /// Bytes of a step model without lookup tables; 25 to 75 KiB were seen.
 const MODEL_BYTES: usize = 96 * 1024;
@@ -37,23 +37,45 @@ pub struct Compiled {
 }
 
 /// Predicts a step.
-pub async fn predict_step(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
-    let deadline = app.deadline();
-    let body::Json { headers, mut map, bytes } = app.bodies.json(request, deadline).await?;
+pub async fn predict_step(
+    State(app): State<Arc<App>>,
+    limits: RequestLimits,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let body::Json { mut map, bytes, reservation } = body::json(&app, limits, request).await?;
     let own = taken(&mut map, &KEYS);
-    let server = ServerKeys::new(map);
-    let key = server.canonical();
-    let data_dir = app.data_dir.clone();
-    let build = app.jobs.run(deadline, move |_| Ok((compile(&server, data_dir.as_deref())?, MODEL_BYTES)));
-    let compiled = app.step_models.get_or_build(&key, build).await?;
-    let (batch, explain) = batch(own)?;
-    if batch.num_requests() <= MOST_AT_ONCE && bytes <= MOST_BYTES_AT_ONCE {
-        return answered(&headers, &compiled, &batch, explain);
+    let server = Arc::new(ServerKeys::new(map));
+    let compiled = compiled(&app, limits, &server).await?;
+    if bytes > MOST_BYTES_AT_ONCE {
+        let work = move |_: &Stop| {
+            let (batch, explain) = batch(own)?;
+            let answered = answered(&compiled, &batch, explain);
+            drop(reservation);
+            answered
+        };
+        return app.run(limits, work).await;
     }
-    app.jobs.run(deadline, move |_| answered(&headers, &compiled, &batch, explain)).await
+    let (batch, explain) = batch(own)?;
+    if batch.num_requests() <= MOST_AT_ONCE {
+        return answered(&compiled, &batch, explain);
+    }
+    app.run(limits, move |_| answered(&compiled, &batch, explain)).await
 }
 
-fn compile(server: &ServerKeys, data_dir: Option<&std::path::Path>) -> Result<Compiled, Problem> {
+/// The step model of a server, from the cache or built.
+async fn compiled(app: &App, limits: RequestLimits, server: &Arc<ServerKeys>) -> Result<Arc<Compiled>, Problem> {
+    let build = || {
+        let (server, data_dir) = (Arc::clone(server), app.data_dir.clone());
+        app.run(limits, move |_| {
+            let compiled = compile(&server, data_dir.as_deref())?;
+            let bytes = MODEL_BYTES + text_bytes(&compiled.notes);
+            Ok((compiled, bytes))
+        })
+    };
+    app.step_models.get_or_build(&server.canonical(), build).await
+}
+
+fn compile(server: &ServerKeys, data_dir: Option<&Path>) -> Result<Compiled, Problem> {
     let found = server.find(data_dir, &KEYS)?;
     let options = Options { operators_only: true, ..found.options };
     let deployment = found.server.deployment;
@@ -62,10 +84,10 @@ fn compile(server: &ServerKeys, data_dir: Option<&std::path::Path>) -> Result<Co
     Ok(Compiled { served: Arc::new(served), efficiency: options.efficiency, notes: found.notes })
 }
 
-fn answered(headers: &HeaderMap, compiled: &Compiled, batch: &Batch, explain: bool) -> Result<Response, Problem> {
+fn answered(compiled: &Compiled, batch: &Batch, explain: bool) -> Result<Response, Problem> {
     let mut prediction = PredictedStep::new(Arc::clone(&compiled.served), compiled.efficiency, batch, explain)?;
     prediction.warn(&compiled.notes);
-    Ok(answer::result(headers, &prediction))
+    Ok(answer::json(StatusCode::OK, &prediction))
 }
 
 /// The batch of a body: its requests, or the shorthand of the command's flags.

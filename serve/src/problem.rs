@@ -1,8 +1,10 @@
 //! Errors of the API: a status, a kind for programs, sentences for people, and the place in the body.
 
+use std::path::Path;
+
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use ridgepoint::{Error, ErrorKind, Location};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use crate::answer;
 const RETRY_AFTER_S: u32 = 1;
 
 /// Why a request has no result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Problem(Box<ErrorDetail>);
 
 /// The body of an error.
@@ -24,7 +26,7 @@ pub struct ErrorBody {
 }
 
 /// An error for programs and for people.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ErrorDetail {
     #[serde(skip)]
     status: StatusCode,
@@ -36,12 +38,12 @@ struct ErrorDetail {
     problems: Vec<String>,
     /// The place in the body of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    location: Option<Place>,
+    location: Option<BodyPlace>,
 }
 
 /// A place in the body of a request.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Place {
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct BodyPlace {
     /// The part of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
@@ -56,10 +58,10 @@ struct Place {
     column: Option<u64>,
 }
 
-impl From<&Location> for Place {
+impl From<&Location> for BodyPlace {
     fn from(of: &Location) -> Self {
         let path = (!of.path.is_empty()).then(|| of.path.clone());
-        Place { path, key: of.key.clone(), line: of.line, column: of.column }
+        BodyPlace { path, key: of.key.clone(), line: of.line, column: of.column }
     }
 }
 
@@ -78,7 +80,7 @@ impl Problem {
     /// The body of the request is not what its header says.
     pub fn malformed(message: impl Into<String>, location: Option<&Location>) -> Self {
         let mut problem = Problem::new(StatusCode::BAD_REQUEST, "malformed", message);
-        problem.0.location = location.map(Place::from);
+        problem.0.location = location.map(BodyPlace::from);
         problem
     }
 
@@ -101,6 +103,28 @@ impl Problem {
         if matches!(self.0.kind, "unknown_model" | "unknown_hardware") {
             self.0.status = StatusCode::NOT_FOUND;
         }
+        self
+    }
+
+    /// Whether the time or the place in the queue of the request that builds a value ran out.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self.0.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+    }
+
+    /// The same as a fault of the server where a file of its data folder is at fault; paths are those within the folder.
+    #[must_use]
+    pub fn of_data_folder(mut self, folder: &Path) -> Self {
+        let folder = folder.display().to_string();
+        let ErrorDetail { problems, message, location, .. } = &mut *self.0;
+        let path = location.as_mut().and_then(|place| place.path.as_mut());
+        let texts = || std::iter::once(&*message).chain(&*problems).chain(path.as_deref());
+        if !texts().any(|text| text.contains(folder.as_str())) {
+            return self;
+        }
+        let within = format!("{}/", folder.trim_end_matches('/'));
+        let hidden = |text: &mut String| *text = text.replace(&within, "").replace(folder.as_str(), "the data folder");
+        problems.iter_mut().chain([message]).chain(path).for_each(hidden);
+        (self.0.status, self.0.kind) = (StatusCode::INTERNAL_SERVER_ERROR, "data_folder");
         self
     }
 
@@ -155,7 +179,7 @@ impl From<Error> for Problem {
             kind,
             message: format!("{error}{}", hint(error.kind())),
             problems: error.problems().to_vec(),
-            location: error.location().map(Place::from),
+            location: error.location().map(BodyPlace::from),
         }))
     }
 }
@@ -197,10 +221,46 @@ pub async fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 
-/// The error of a method that a route does not have; `allowed` are those that it has.
-pub fn wrong_method(allowed: &'static str) -> Response {
-    let message = format!("this path is for {allowed} alone");
-    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+/// An answer that says why there is none as all others do: errors of the libraries that read requests are short texts.
+pub fn in_json(response: Response, too_long: impl Fn() -> Problem) -> Response {
+    let status = response.status();
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|of| of.as_bytes() == b"application/json");
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let allowed = response.headers().get(ALLOW).cloned();
+    let problem = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => too_long(),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let methods = allowed.as_ref().and_then(|methods| methods.to_str().ok()).unwrap_or_default();
+            Problem::new(status, "method_not_allowed", format!("this path is for {methods} alone"))
+        }
+        StatusCode::FORBIDDEN => {
+            Problem::new(status, "other_site", "a page of another site asks, and the API is for its own page alone")
+        }
+        _ if status.is_client_error() => {
+            Problem::new(status, "malformed", "the path or a header of the request is malformed")
+        }
+        _ => Problem::defect("a request was answered without a reason"),
+    };
+    let mut response = problem.into_response();
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_data_folder_is_the_servers_and_has_no_path_of_it() {
+        let error = Error::parse("/srv/data/hardware/bad.toml", "is no TOML");
+        let problem = Problem::from(error).of_data_folder(Path::new("/srv/data"));
+        let text = format!("{problem:?}");
+        assert!(text.contains("500") && text.contains("hardware/bad.toml") && !text.contains("/srv"), "{text}");
+        let problem = Problem::from(Error::parse("model", "is no JSON")).of_data_folder(Path::new("/srv/data"));
+        assert!(format!("{problem:?}").contains("422"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use ridgepoint::units::{NS_PER_S, ns_to_ms};
 use ridgepoint_lab::stats::quantile;
-use ridgepoint_replay::{Observer, Outcome, Replay, RequestRecord, StepEvent};
+use ridgepoint_replay::{Event, Events, Observer, Outcome, Replay, RequestRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,7 +66,12 @@ impl Point {
 }
 
 impl Observer for Timeline {
-    fn step(&mut self, event: &StepEvent<'_>) {
+    fn wants(&self) -> Events {
+        Events::STEPS
+    }
+
+    fn on(&mut self, event: &Event<'_>) {
+        let Event::Step(event) = event else { return };
         let point = Point {
             t_s: event.start_ns as f64 / NS_PER_S as f64,
             running: event.num_running,
@@ -88,10 +93,6 @@ impl Observer for Timeline {
                 self.in_last = 1;
             }
         }
-    }
-
-    fn wants_every_token(&self) -> bool {
-        false
     }
 }
 
@@ -128,7 +129,8 @@ fn gap_quantiles(replay: &Replay) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::Request;
+    use ridgepoint::{Request, Step};
+    use ridgepoint_replay::StepEvent;
 
     use super::*;
 
@@ -146,20 +148,19 @@ mod tests {
     fn a_long_timeline_keeps_its_peaks_in_few_points() {
         let mut timeline = Timeline::new(100);
         for index in 0..10_000 {
-            timeline.step(&StepEvent {
+            timeline.on(&Event::Step(StepEvent {
                 index,
                 scheduled_ns: 0,
                 start_ns: index * 1_000_000,
                 end_ns: 0,
-                batch: &[Request::decode(1)],
+                step: Step::from(&[Request::decode(1)]),
                 records: &[0],
                 num_running: 1,
                 num_waiting: if index == 7_777 { 9 } else { 0 },
                 blocks_in_use: 50,
-                shared_kv_tokens: 0,
                 cached_tokens: 0,
                 preempted: &[],
-            });
+            }));
         }
         let points = &timeline.points;
         assert!((200..=400).contains(&points.len()), "{}", points.len());

@@ -74,6 +74,11 @@ impl ServerKeys {
     }
 }
 
+/// Bytes of the texts that are kept with a server.
+pub fn text_bytes(notes: &[String]) -> usize {
+    notes.iter().map(|note| size_of::<String>() + note.len()).sum()
+}
+
 /// Moves an object out of a key that usually holds a name, and puts `name` there.
 fn named_in_place(map: &mut Map<String, Value>, key: &str, name: &str) -> Option<Value> {
     let value = map.get_mut(key).filter(|value| value.is_object())?;

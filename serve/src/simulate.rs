@@ -7,28 +7,28 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use hyper::Request;
-use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
 use ridgepoint::input::{Keys, Log, NumberRange};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Error, Hardware, Model};
-use ridgepoint_replay::KvWatch;
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint_replay::workload::{
-    KeptContents, Load, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, OpenedLoad, Stoppable, check_memory,
+    KeptContents, Load, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, OpenedLoad, Stoppable,
+    check_block_memory, check_memory,
 };
+use ridgepoint_replay::{KvWatch, Observer};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::app::App;
+use crate::app::{App, RequestLimits};
 use crate::body::{ORIGIN, taken};
 use crate::jobs::Stop;
 use crate::problem::Problem;
 use crate::series::{Series, Timeline};
-use crate::server_keys::ServerKeys;
+use crate::server_keys::{ServerKeys, text_bytes};
 use crate::{answer, body};
 use ridgepoint_lab::served::{Served, served};
 use ridgepoint_lab::simulate::{Details, FewerTiers, GeneratedLoad, NOISE, Noise, ROUNDS, Server, Simulation};
@@ -94,20 +94,30 @@ pub struct SimulationAnswer {
 }
 
 /// Replays a load.
-pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
-    let deadline = app.deadline();
-    let body::Json { headers, mut map, .. } = app.bodies.json(request, deadline).await?;
+pub async fn simulate(
+    State(app): State<Arc<App>>,
+    limits: RequestLimits,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let body::Json { mut map, reservation, .. } = body::json(&app, limits, request).await?;
     let own = taken(&mut map, &KEYS);
-    let server = ServerKeys::new(map);
-    let key = server.canonical();
-    let data_dir = app.data_dir.clone();
-    let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
-    let replayable = app.replayables.get_or_build(&key, build).await?;
+    let server = Arc::new(ServerKeys::new(map));
+    let build = || {
+        let (server, data_dir) = (Arc::clone(&server), app.data_dir.clone());
+        app.run(limits, move |_| replayable(&server, data_dir.as_deref()))
+    };
+    let replayable = app.replayables.get_or_build(&server.canonical(), build).await?;
+    drop(server);
     // A load on a host's tier is replayed with fewer tiers too, and its records are kept until all are compared.
     let replays = 1 + FewerTiers::number(&replayable.engine.config);
     let (max_memory_gib, at_once) = (app.max_memory_gib, replays * app.jobs.num_threads());
-    let fits = move |num_requests| check_memory(num_requests, at_once, max_memory_gib);
-    app.jobs.run(deadline, move |stop| replayed(&headers, &replayable, &own, &fits, stop)).await
+    let memory = (at_once, max_memory_gib);
+    let work = move |stop: &Stop| {
+        let answer = replayed(&replayable, &own, memory, stop);
+        drop(reservation);
+        answer
+    };
+    app.run(limits, work).await
 }
 
 fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable, usize), Problem> {
@@ -116,18 +126,20 @@ fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable,
     let (Served { model, hardware, deployment, steps }, engine) =
         served(found.server, found.model, found.hardware, &found.options, &mut notes)?;
     let latency = engine.latency(steps)?;
-    Ok((Replayable { model, hardware, deployment, engine, latency, notes }, TABLES_BYTES))
+    let bytes = TABLES_BYTES + text_bytes(&notes);
+    Ok((Replayable { model, hardware, deployment, engine, latency, notes }, bytes))
 }
 
 fn replayed(
-    headers: &HeaderMap,
     of: &Replayable,
     own: &Map<String, Value>,
-    fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
+    (at_once, max_memory_gib): (usize, f64),
     stop: &Stop,
 ) -> Result<Response, Problem> {
-    let asked = Asked::read(own)?;
-    let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
+    let fits = |num_requests| check_memory(num_requests, at_once, max_memory_gib);
+    let wanted = SimulateRequest::read(own)?;
+    let mut load = wanted.open(of.deployment.data_parallel_size, &fits)?;
+    check_block_memory(&load.summary, &of.engine.config, at_once, max_memory_gib)?;
     let mut warnings = of.notes.clone();
     warnings.append(&mut load.notes);
     let correction = of.latency.steps().correction();
@@ -143,26 +155,28 @@ fn replayed(
         engine: &of.engine,
         latency: &of.latency,
         fitted: None,
-        noise_sigma: asked.noise.map(spread).transpose()?,
-        seed: asked.seed,
+        noise_sigma: wanted.noise.map(spread).transpose()?,
+        seed: wanted.seed,
         cold: None,
     };
-    let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
-    let watch = asked.kv_metrics.then(KvWatch::default);
+    let mut timeline = wanted.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
+    let mut watch = wanted.kv_metrics.then(KvWatch::default);
+    let mut observers: Vec<&mut dyn Observer> = Vec::new();
+    observers.extend(timeline.as_mut().map(|timeline| timeline as &mut dyn Observer));
+    observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
-    let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics);
-    let replayed = server.replay(&mut sent, (timeline, watch));
-    let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
+    let mut sent = KeptContents::of(&mut stoppable, wanted.kv_metrics);
+    let replayed = unless_stopped(stop, server.replay(&mut sent, &mut observers))?;
     let fewer_tiers = server.fewer_tiers(|tier| {
-        let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
-        unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), ()))
+        let mut load = wanted.open(of.deployment.data_parallel_size, &fits)?;
+        unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), &mut []))
     })?;
     let series = timeline.map(|timeline| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
     simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
-    Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
+    Ok(answer::json(StatusCode::OK, &SimulationAnswer { simulation, series }))
 }
 
 /// The result of a replay that ran to its end.
@@ -174,28 +188,28 @@ fn unless_stopped<T>(stop: &Stop, replayed: ridgepoint::Result<T>) -> Result<T, 
 }
 
 /// The load of a body, and how it is replayed.
-struct Asked {
-    load: AskedLoad,
+struct SimulateRequest {
+    load: RequestedLoad,
     seed: u64,
     noise: Option<Noise>,
     series: bool,
     kv_metrics: bool,
 }
 
-enum AskedLoad {
+enum RequestedLoad {
     Generated(Load),
     Requests(Vec<u8>),
     Profile(String),
 }
 
-impl Asked {
+impl SimulateRequest {
     fn read(own: &Map<String, Value>) -> Result<Self, Problem> {
         let log = Log::default();
         let keys = Keys::of_map("", own, &log).with_aliases(ALIASES);
         let given: Vec<&str> =
             ["request_rate", "concurrency", "requests", "profile"].into_iter().filter(|key| keys.has(key)).collect();
         let load = match given.as_slice() {
-            ["request_rate"] | ["concurrency"] => generated(&keys).map(AskedLoad::Generated),
+            ["request_rate"] | ["concurrency"] => generated(&keys).map(RequestedLoad::Generated),
             [file] => {
                 for key in GENERATED {
                     keys.refuse(key, format_args!("has no place beside {file}, which has its own"));
@@ -217,16 +231,16 @@ impl Asked {
         let [series, kv_metrics] = ["series", "kv_metrics"].map(|key| keys.flag(key).unwrap_or(false));
         keys.finish();
         let (load, _) = log.finish(ORIGIN, load)?;
-        Ok(Asked { load, seed, noise, series, kv_metrics })
+        Ok(SimulateRequest { load, seed, noise, series, kv_metrics })
     }
 
     fn open(&self, replicas: u32, fits: &dyn Fn(u64) -> ridgepoint::Result<()>) -> ridgepoint::Result<OpenedLoad> {
         match &self.load {
-            AskedLoad::Generated(load) => load.open_if(self.seed, replicas, fits),
-            AskedLoad::Requests(lines) => {
+            RequestedLoad::Generated(load) => load.open_if(self.seed, replicas, fits),
+            RequestedLoad::Requests(lines) => {
                 OpenedLoad::of_requests(RequestFile::parse("requests", lines, Some(Format::Jsonl))?, replicas, fits)
             }
-            AskedLoad::Profile(text) => {
+            RequestedLoad::Profile(text) => {
                 OpenedLoad::of_profile(Profile::parse("profile", text)?, self.seed, replicas, fits)
             }
         }
@@ -266,13 +280,13 @@ fn generated(keys: &Keys<'_>) -> Option<Load> {
 }
 
 /// The text of a file that a body holds as JSON.
-fn described(keys: &Keys<'_>, key: &str) -> Option<AskedLoad> {
+fn described(keys: &Keys<'_>, key: &str) -> Option<RequestedLoad> {
     if key == "profile" {
         let text = |value: &Value| value.is_object().then(|| value.to_string());
-        return keys.read(key, "an object as in a profile of inference-perf", text).map(AskedLoad::Profile);
+        return keys.read(key, "an object as in a profile of inference-perf", text).map(RequestedLoad::Profile);
     }
     let shape = r#"a list of requests, as in [{"arrival_ms": 0, "input_len": 800, "output_len": 250}]"#;
     let list = keys.read(key, shape, |value| value.as_array().filter(|list| list.iter().all(Value::is_object)))?;
     let lines: Vec<String> = list.iter().map(Value::to_string).collect();
-    Some(AskedLoad::Requests(lines.join("\n").into_bytes()))
+    Some(RequestedLoad::Requests(lines.join("\n").into_bytes()))
 }

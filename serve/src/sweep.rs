@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use hyper::Request;
+use hyper::{Request, StatusCode};
 use ridgepoint::Error;
-use ridgepoint_lab::sweep::{Grid, Row, Sweep, SweepSummary};
+use ridgepoint_lab::sweep::{Grid, GridLimits, Row, Sweep, SweepSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::app::App;
+use crate::app::{App, RequestLimits};
 use crate::body::{ORIGIN, taken};
 use crate::problem::Problem;
 use crate::server_keys::{PREDICTION_KEYS, options};
@@ -33,12 +33,16 @@ pub struct SweepAnswer {
 }
 
 /// Replays a grid.
-pub async fn sweep(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
-    let deadline = app.deadline();
-    let body::Json { headers, map, .. } = app.bodies.json(request, deadline).await?;
+pub async fn sweep(
+    State(app): State<Arc<App>>,
+    limits: RequestLimits,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let body::Json { map, reservation, .. } = body::json(&app, limits, request).await?;
     let (data_dir, max_memory_gib, threads) = (app.data_dir.clone(), app.max_memory_gib, app.jobs.num_threads());
-    let result = app.jobs.run(deadline, move |stop| {
+    let result = app.run(limits, move |stop| {
         let sweep = grid(map, data_dir.as_deref())?;
+        drop(reservation);
         // As many sweeps as there are threads may run at once.
         sweep.check_memory(threads * threads, max_memory_gib)?;
         let sweep = sweep.stopped_by(Arc::clone(stop));
@@ -47,20 +51,15 @@ pub async fn sweep(State(app): State<Arc<App>>, request: Request<Body>) -> Resul
             false => Ok(()),
         })?;
         let summary = SweepSummary::new(&rows, 0, "rows");
-        Ok(answer::result(&headers, &SweepAnswer { rows, summary }))
+        Ok(answer::json(StatusCode::OK, &SweepAnswer { rows, summary }))
     });
     result.await
 }
 
 fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
     let prediction = taken(&mut map, &PREDICTION_KEYS);
-    let grid = Grid::from_keys(ORIGIN, &Value::Object(map), true);
+    let limits = GridLimits { configurations: MOST_CONFIGURATIONS, names_only: true };
+    let grid = Grid::from_keys(ORIGIN, &Value::Object(map), limits);
     let (options, grid) = both(options(&prediction, data_dir), grid)?;
-    let number = grid.num_configurations();
-    if number > MOST_CONFIGURATIONS {
-        return Err(Problem::invalid(format!(
-            "the grid makes {number} configurations, and a request may have {MOST_CONFIGURATIONS}: `ridgepoint sweep` runs larger ones"
-        )));
-    }
     Ok(Sweep::new(grid, options)?)
 }

@@ -2,10 +2,8 @@
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::Chip;
-use super::family::Family;
 use super::gemm_model::GemmModel;
-use super::keys::{BatchedGemmKey, operand_dtype};
-use crate::dtype::DType;
+use super::keys::BatchedGemmKey;
 use crate::physics::projection::GemmShape;
 
 /// Batched GEMM: the model of dense ones, with the tiles and bytes of all products. cuBLAS reaches other efficiencies in them, so that
@@ -13,25 +11,19 @@ use crate::physics::projection::GemmShape;
 #[derive(Debug, Clone, Copy)]
 pub struct BatchedGemmModel;
 
-impl Family for BatchedGemmModel {
-    type Shape = GemmShape;
-    type Key = BatchedGemmKey;
+impl BatchedGemmModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = GemmModel::COEFFICIENTS;
 
-    const OPERATOR: &'static str = "batched_gemm";
-    const AXES: &'static [&'static str] = &["copies", "m"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = GemmModel::COEFFICIENTS;
-
-    fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
         GemmModel::time_us(c, shape, chip)
     }
 
-    fn shape(key: &BatchedGemmKey, point: &[f64]) -> GemmShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(key: &BatchedGemmKey, point: &[f64]) -> GemmShape {
         let of_one = GemmModel::shape(&key.format, &[key.n as f64, key.k as f64, point[1]]);
         GemmShape { copies: point[0], ..of_one }
-    }
-
-    fn compute_dtype(key: &BatchedGemmKey) -> DType {
-        operand_dtype(key.format)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::hardware::Hardware;
+use crate::physics::Work;
 use crate::units::time_us;
 
 /// Rates of a chip, with the peak of one number format.
@@ -30,6 +31,16 @@ impl Chip {
             link_bytes_per_s: hardware.interconnect.map_or(f64::INFINITY, |link| link.unidirectional_bytes_per_s),
             sm_count: f64::from(hardware.sm_count),
         })
+    }
+
+    /// Roofline bound of a call on one GPU, µs.
+    pub fn bound_us(&self, work: Work) -> f64 {
+        work.bound_us(self.peak_flop_per_s, self.hbm_bytes_per_s)
+    }
+
+    /// Roofline bound of a call whose bytes go over the link, µs.
+    pub fn link_bound_us(&self, work: Work) -> f64 {
+        work.bound_us(self.peak_flop_per_s, self.link_bytes_per_s)
     }
 }
 

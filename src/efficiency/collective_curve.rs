@@ -1,11 +1,12 @@
 //! Collectives over a fixed number of ranks, by the bytes of a message.
 
 use super::chip::Chip;
-use super::collective_model::{AllReduceModel, ExchangeModel};
+use super::collective_model::ExchangeModel;
 use super::curve::{Curve, Timed};
 use super::provenance::Provenance;
 use super::series::Series;
-use crate::physics::communication::{ExchangeShape, all_reduce_sent_bytes};
+use super::series_key::CallShape;
+use crate::physics::communication::{Collective, ExchangeShape, all_reduce_sent_bytes};
 
 /// A collective over a fixed number of ranks.
 #[derive(Debug, Clone)]
@@ -28,13 +29,13 @@ struct BeyondRanks {
 
 impl CollectiveCurve {
     /// Returns the curve of an engine's own all-reduce over `gpus` ranks.
-    pub fn all_reduce(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+    pub fn all_reduce(series: &Series, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let shape = ExchangeShape::all_reduce(0.0, gpus);
         CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond: None }
     }
 
     /// Returns the curve of a collective of NCCL over `gpus` ranks.
-    pub fn nccl(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+    pub fn nccl(collective: Collective, series: &Series, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes.first().and_then(|ranks| ranks.last()).copied().unwrap_or(gpus);
         let measured = gpus.min(most);
         let sent = |gpus| all_reduce_sent_bytes(1.0, gpus);
@@ -43,7 +44,7 @@ impl CollectiveCurve {
             steps_us: ExchangeModel::rank_us(&series.coefficients) * measured * (gpus.log2() / measured.log2() - 1.0),
         });
         let gpus = if beyond.is_some() { measured } else { gpus };
-        let shape = ExchangeShape { collective: series.key, message_bytes: 0.0, gpus };
+        let shape = ExchangeShape { collective, message_bytes: 0.0, gpus };
         CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
     }
 
@@ -57,7 +58,7 @@ impl CollectiveCurve {
         let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio);
         let shape = ExchangeShape { message_bytes, ..self.shape };
         // The models of both differ in their coefficients alone.
-        let (time_us, provenance) = self.curve.timed::<ExchangeModel>(&shape, &[message_bytes.max(1.0)]);
+        let (time_us, provenance) = self.curve.timed(&CallShape::Exchange(shape), &[message_bytes.max(1.0)]);
         match self.beyond {
             None => (time_us, provenance),
             Some(beyond) => (time_us + beyond.steps_us, provenance.max(Provenance::Clamped)),

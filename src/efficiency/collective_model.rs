@@ -2,7 +2,6 @@
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::{Chip, ramped_us};
-use super::family::Family;
 use super::keys::{AllReduceKind, Key};
 use crate::physics::Shape;
 use crate::physics::communication::{Collective, ExchangeShape};
@@ -11,26 +10,19 @@ use crate::physics::communication::{Collective, ExchangeShape};
 #[derive(Debug, Clone, Copy)]
 pub struct AllReduceModel;
 
-impl Family for AllReduceModel {
-    type Shape = ExchangeShape;
-    type Key = AllReduceKind;
-
-    const OPERATOR: &'static str = "allreduce";
-    const IS_COLLECTIVE: bool = true;
-    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] =
+impl AllReduceModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
 
-    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
         c[0] + c[3] * shape.gpus + ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2])
     }
 
-    fn shape(_: &AllReduceKind, point: &[f64]) -> ExchangeShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(_: &AllReduceKind, point: &[f64]) -> ExchangeShape {
         ExchangeShape::all_reduce(point[1], point[0])
-    }
-
-    fn bytes_per_s(chip: &Chip) -> f64 {
-        chip.link_bytes_per_s
     }
 }
 
@@ -45,27 +37,19 @@ impl ExchangeModel {
     }
 }
 
-impl Family for ExchangeModel {
-    type Shape = ExchangeShape;
-    type Key = Collective;
-
-    const OPERATOR: &'static str = "nccl";
-    const LIBRARY: Option<&'static str> = Some("nccl");
-    const IS_COLLECTIVE: bool = true;
-    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] =
+impl ExchangeModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];
 
-    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
         AllReduceModel::time_us(c, shape, chip)
     }
 
-    fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {
         ExchangeShape { collective: *key, gpus: point[0], message_bytes: point[1] }
-    }
-
-    fn bytes_per_s(chip: &Chip) -> f64 {
-        chip.link_bytes_per_s
     }
 }
 

@@ -2,22 +2,21 @@
 //! k, heads, experts), so that a step looks up one or two coordinates.
 #![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
 
-use super::batched_gemm::BatchedGemmModel;
 use super::chip::Chip;
-use super::family::{Family, OUTPUT_BYTES};
-use super::gemm_model::{GemmModel, GemmRows};
+use super::family::OUTPUT_BYTES;
+use super::gemm_model::GemmRows;
 use super::grid::Grid;
-use super::kernel_model::{CachedKeys, DecodeModel, MoeModel, PrefillModel, tiled_keys};
+use super::kernel_model::{CachedKeys, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, BatchedGemmKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
-use super::state_model::StateModel;
+use super::series_key::{CallShape, OfSeries};
 use crate::engine::Engine;
 use crate::physics::AttentionHeads;
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
-use crate::physics::{StateHeads, StateShape};
+use crate::physics::{Shape, StateHeads, StateShape};
 
 /// A time and its provenance.
 pub type Timed = (f64, Provenance);
@@ -34,7 +33,7 @@ pub(super) struct Curve {
 impl Curve {
     /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, clamped or borrowed: a series
     /// of a similar kernel is clamped, one of another GPU borrowed.
-    pub(super) fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
+    pub(super) fn new(series: &Series, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let (residuals, provenance) = series.grid.slice(leading);
         Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
     }
@@ -44,15 +43,15 @@ impl Curve {
         self.coefficients.first().copied().unwrap_or(0.0)
     }
 
-    /// Time of a call, never below the roofline bound.
-    pub(super) fn timed<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
-        let (time_us, provenance) = self.unbounded::<M>(shape, point);
-        (time_us.max(M::bound_us(shape, &self.chip)), provenance)
+    /// Time of a call of a shape, never below the roofline bound.
+    pub(super) fn timed(&self, shape: &CallShape, point: &[f64]) -> Timed {
+        let (time_us, provenance) = self.unbounded(shape, point);
+        (time_us.max(shape.bound_us(&self.chip)), provenance)
     }
 
     /// [`Curve::timed`] that may be below the roofline bound.
-    fn unbounded<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
-        self.with_residual(M::time_us(&self.coefficients, shape, &self.chip), point)
+    fn unbounded(&self, shape: &CallShape, point: &[f64]) -> Timed {
+        self.with_residual(shape.time_us(&self.coefficients, &self.chip), point)
     }
 
     /// A modelled time with the residual of a point.
@@ -71,22 +70,16 @@ pub struct GemmCurve {
 
 impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
-    pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
+    pub fn new(series: &Series, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         GemmCurve::sliced(series, &[shape.n, shape.k], shape, chip, at_best)
     }
 
     /// The same for a batch of products.
-    pub fn batched(series: &Series<BatchedGemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
+    pub fn batched(series: &Series, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         GemmCurve::sliced(series, &[shape.copies], shape, chip, at_best)
     }
 
-    fn sliced<F: Family>(
-        series: &Series<F>,
-        leading: &[f64],
-        shape: GemmShape,
-        chip: Chip,
-        at_best: Provenance,
-    ) -> Self {
+    fn sliced(series: &Series, leading: &[f64], shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
         GemmCurve { curve: Curve::new(series, leading, chip, at_best), rows }
     }
@@ -113,14 +106,15 @@ pub struct DecodeCurve {
 
 impl DecodeCurve {
     /// Heads beyond the table's are looked up as more requests of the most heads it has.
-    pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
+    pub fn new(series: &Series, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes[0].last().copied().unwrap_or(kv_heads);
         let measured = kv_heads.min(most);
+        let head_size = AttentionKey::of(&series.key).map(|key| key.head_size);
         DecodeCurve {
             curve: Curve::new(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
-            is_latent: matches!(series.key.head_size, HeadSize::Latent | HeadSize::Sparse),
-            beyond: if matches!(series.key.head_size, HeadSize::Sparse | HeadSize::Indexer) { 1.0 } else { 0.0 },
+            is_latent: matches!(head_size, Some(HeadSize::Latent | HeadSize::Sparse)),
+            beyond: if matches!(head_size, Some(HeadSize::Sparse | HeadSize::Indexer)) { 1.0 } else { 0.0 },
         }
     }
 
@@ -138,7 +132,7 @@ impl DecodeCurve {
     /// Returns the time of a call by the mean lengths of its requests.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
-        self.curve.timed::<DecodeModel>(&self.seen(shape), &at)
+        self.curve.timed(&CallShape::Decode(self.seen(shape)), &at)
     }
 
     /// The place of `keys` keys on the table's axis. Powers of two lie on knots, as in compiled steps, which have no other bends.
@@ -150,7 +144,8 @@ impl DecodeCurve {
     fn read_us(&self, requests: f64, keys: f64, heads: HeadShape) -> f64 {
         let us = |keys: f64| {
             let shape = AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads };
-            self.curve.unbounded::<DecodeModel>(&shape, &[self.knot(keys), requests * self.batch_factor]).0
+            let at = [self.knot(keys), requests * self.batch_factor];
+            self.curve.unbounded(&CallShape::Decode(shape), &at).0
         };
         us(keys.max(1.0)) - us(1.0)
     }
@@ -167,8 +162,8 @@ pub struct PrefillCurve {
 
 impl PrefillCurve {
     /// Slices at the heads of the rank.
-    pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
-        let windowed = series.key.window.is_some();
+    pub fn new(series: &Series, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
+        let windowed = AttentionKey::of(&series.key).is_some_and(|key| key.window.is_some());
         PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, at_best), windowed, decode: None }
     }
 
@@ -197,7 +192,7 @@ impl PrefillCurve {
     /// residual of the prompt that has as many visible keys per query. Such a time is interpolated at best.
     pub fn time(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Timed {
         let (own_us, provenance) = self.own(shape);
-        let bound_us = PrefillModel::bound_us(shape, &self.curve.chip);
+        let bound_us = self.curve.chip.bound_us(shape.work());
         match self.cached(shape, requests, window) {
             None => (own_us.max(bound_us), provenance),
             Some((us, looked_up)) => {
@@ -209,7 +204,7 @@ impl PrefillCurve {
     /// Time over the keys of the chunks themselves, which may be below the roofline bound.
     pub(super) fn own(&self, shape: &AttentionShape) -> Timed {
         let own = AttentionShape { visible: own_visible(shape), keys: shape.keys.min(shape.query), ..*shape };
-        self.curve.unbounded::<PrefillModel>(&own, &[own.query, self.prompts(own.batch)])
+        self.curve.unbounded(&CallShape::Prefill(own), &[own.query, self.prompts(own.batch)])
     }
 
     /// Time that cached keys add; `None` without any.
@@ -254,13 +249,13 @@ pub struct MoeCurve {
 
 impl MoeCurve {
     /// Residuals of several series are averaged by weight. Each is looked up at the load that gives its experts as many tokens.
-    pub fn new(series: &[(&Series<MoeModel>, f64, Provenance)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
+    pub fn new(series: &[(&MoeKey, &Series, f64, Provenance)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
         let load = shape.top_k / shape.experts;
         let curves = series
             .iter()
-            .map(|(s, weight, at_best)| {
-                let tokens = load * s.key.num_experts as f64 / s.key.top_k as f64;
-                (Curve::new(s, &[tp, ep], chip, *at_best), *weight, tokens)
+            .map(|(key, series, weight, at_best)| {
+                let tokens = load * key.num_experts as f64 / key.top_k as f64;
+                (Curve::new(series, &[tp, ep], chip, *at_best), *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
@@ -273,7 +268,7 @@ impl MoeCurve {
         let mut total = 0.0;
         let mut provenance = Provenance::Measured;
         for (curve, weight, tokens_there) in &self.curves {
-            let (time_us, p) = curve.timed::<MoeModel>(&shape, &[tokens * tokens_there]);
+            let (time_us, p) = curve.timed(&CallShape::Moe(shape), &[tokens * tokens_there]);
             log_time += weight * time_us.ln();
             total += weight;
             provenance = provenance.max(p);
@@ -292,7 +287,7 @@ pub struct StateCurve {
 
 impl StateCurve {
     /// Slices at the heads of the rank.
-    pub fn new(series: &Series<StateModel>, key_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
+    pub fn new(series: &Series, key_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         StateCurve { curve: Curve::new(series, &[key_heads, group], chip, at_best), heads: None }
     }
 
@@ -304,7 +299,7 @@ impl StateCurve {
     /// Returns the time of a call by the mean lengths of its requests.
     pub fn time(&self, shape: &StateShape) -> Timed {
         let shape = StateShape { heads: self.heads.unwrap_or(shape.heads), ..*shape };
-        self.curve.timed::<StateModel>(&shape, &[shape.tokens / shape.requests, shape.requests])
+        self.curve.timed(&CallShape::State(shape), &[shape.tokens / shape.requests, shape.requests])
     }
 }
 

@@ -47,36 +47,48 @@ pub struct FastPrefill {
     pub reads_cache: bool,
 }
 
-/// Chunks of a step as [`FastPrefill`] takes them.
+/// Chunks of a step as [`FastPrefill`] takes them: sums over them, and means over their tokens, which are divided once.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     /// Scheduled tokens.
     pub query_tokens: f64,
-    /// Squares of the chunks' scheduled tokens, summed.
-    pub squared_tokens: f64,
     /// Visible (query, key) pairs per head.
     pub pairs: f64,
     /// Keys read at least once, summed over chunks.
     pub kv_tokens: f64,
+    /// Keys that were cached before.
+    pub cached_keys: f64,
+    /// Tokens of the chunk that a token is in, on average over tokens.
+    query: f64,
+    /// Keys that a token sees, on average.
+    visible: f64,
 }
 
 impl Chunks {
-    /// Tokens of the chunk that a token is in, and keys of it that a token sees, both on average over tokens.
-    fn own(&self) -> (f64, f64) {
-        let query = self.squared_tokens / self.query_tokens;
-        (query, smaller(self.pairs / self.query_tokens, 0.5 * (query + 1.0)))
+    /// Chunks of `query_tokens` scheduled tokens in all, whose squares are `squared_tokens`. They see `pairs` pairs of tokens and keys
+    /// per head, and read `kv_tokens` keys.
+    #[inline(always)]
+    pub fn new(query_tokens: f64, squared_tokens: f64, pairs: f64, kv_tokens: f64) -> Self {
+        Chunks {
+            query_tokens,
+            pairs,
+            kv_tokens,
+            cached_keys: larger(kv_tokens - query_tokens, 0.0),
+            query: squared_tokens / query_tokens,
+            visible: pairs / query_tokens,
+        }
     }
 
-    /// Keys that were cached before.
-    #[inline]
-    pub fn cached_keys(&self) -> f64 {
-        larger(self.kv_tokens - self.query_tokens, 0.0)
+    /// Keys of its own chunk that a token sees, on average.
+    #[inline(always)]
+    fn own_visible(&self) -> f64 {
+        smaller(self.visible, 0.5 * (self.query + 1.0))
     }
 
     /// Pairs with keys that were cached before.
-    #[inline]
+    #[inline(always)]
     fn cached_pairs(&self) -> f64 {
-        self.pairs - self.query_tokens * self.own().1
+        self.pairs - self.query_tokens * self.own_visible()
     }
 }
 
@@ -121,8 +133,8 @@ impl FastPrefill {
 
     /// Time of one call over the keys of the chunks themselves without the roofline bound, µs.
     pub fn own_us(&self, chunks: &Chunks) -> f64 {
-        let Chunks { query_tokens, kv_tokens, .. } = *chunks;
-        let (query, own_visible) = chunks.own();
+        let Chunks { query_tokens, kv_tokens, query, .. } = *chunks;
+        let own_visible = chunks.own_visible();
         let own_keys = smaller(kv_tokens, query_tokens);
         let prompts = query_tokens / query;
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
@@ -134,34 +146,37 @@ impl FastPrefill {
     }
 
     /// Time that the cached keys of the chunks add, µs. Reading them alone adds `read_us` to a decode.
+    #[inline(always)]
     pub fn cached_us(&self, chunks: &Chunks, read_us: f64) -> f64 {
-        let Chunks { query_tokens, pairs, .. } = *chunks;
-        let cached_keys = chunks.cached_keys();
+        let Chunks { query_tokens, cached_keys, query, visible, .. } = *chunks;
         if cached_keys < 0.5 {
             return 0.0;
         }
-        let (query, _) = chunks.own();
-        let prompt = if self.windowed { query } else { larger(2.0 * pairs / query_tokens - 1.0, query) };
+        let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
         let tiled_keys = tiled_keys(chunks.cached_pairs(), cached_keys, self.group);
         let tiles_us = self.tile_us_per_key * self.kv_heads_per_sm * tiled_keys;
         larger(tiles_us * self.residual(prompt, query_tokens / prompt), read_us)
     }
 
     /// The chunks that cached keys are divided among for a look-up, and the keys of each.
-    #[inline]
+    #[inline(always)]
     pub fn readers(&self, chunks: &Chunks, num_chunks: u64) -> (u64, f64) {
         let cached = CachedKeys {
-            keys: chunks.cached_keys(),
+            keys: chunks.cached_keys,
             pairs: chunks.cached_pairs(),
             query_tokens: chunks.query_tokens,
-            query: chunks.own().0,
+            query: chunks.query,
             window: Some(self.window).filter(|tokens| *tokens > 0),
         };
+        if num_chunks == 1 {
+            return (1, cached.of_one_chunk());
+        }
         let (readers, keys) = cached.readers(real(num_chunks));
         (readers as u64, keys)
     }
 
     /// Measured over modelled time of `prompts` prompts of `prompt` tokens.
+    #[inline(always)]
     fn residual(&self, prompt: f64, prompts: f64) -> f64 {
         let (row, weight) = self.prompts.position(prompt);
         self.residuals.at(row, weight, larger(prompts, self.fewest))

@@ -2,9 +2,9 @@
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::{Chip, overlapped_us, ramped_us};
-use super::family::{Family, OUTPUT_BYTES};
+use super::family::OUTPUT_BYTES;
 use super::keys::{operand_dtype, weight_bytes};
-use crate::dtype::{DType, MatmulFormat};
+use crate::dtype::MatmulFormat;
 use crate::physics::Shape;
 use crate::physics::projection::GemmShape;
 use crate::units::{ceiling, smaller, time_us};
@@ -29,13 +29,9 @@ pub const GEMM_TILES: [(f64, f64); 8] = [
 /// Rows of the narrowest of them.
 pub const NARROWEST_TILE: u64 = 16;
 
-impl Family for GemmModel {
-    type Shape = GemmShape;
-    type Key = MatmulFormat;
-
-    const OPERATOR: &'static str = "gemm";
-    const AXES: &'static [&'static str] = &["n", "k", "m"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+impl GemmModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 2.5),
         ("wave_us", 0.5),
         ("bandwidth_efficiency", 0.9),
@@ -51,11 +47,13 @@ impl Family for GemmModel {
         ("tile_32x64", 0.3),
     ];
 
-    fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
         GemmRows::new(c, *shape, *chip).time_us(shape.m)
     }
 
-    fn shape(format: &MatmulFormat, point: &[f64]) -> GemmShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(format: &MatmulFormat, point: &[f64]) -> GemmShape {
         GemmShape {
             n: point[0],
             k: point[1],
@@ -65,10 +63,6 @@ impl Family for GemmModel {
             weight_bytes: weight_bytes(*format),
             output_bytes: OUTPUT_BYTES,
         }
-    }
-
-    fn compute_dtype(format: &MatmulFormat) -> DType {
-        operand_dtype(*format)
     }
 }
 
@@ -122,7 +116,7 @@ impl GemmRows {
 
     /// Roofline bound for `m` rows, µs.
     pub fn bound_us(&self, m: f64) -> f64 {
-        GemmModel::bound_us(&self.of_rows(m), &self.chip)
+        self.chip.bound_us(self.of_rows(m).work())
     }
 
     fn of_rows(&self, m: f64) -> GemmShape {

@@ -156,12 +156,32 @@ impl Grid {
     pub fn at(&self, places: &[Place]) -> (f64, Provenance) {
         let mut provenance = places.iter().map(|place| place.provenance).max().unwrap_or(Provenance::Measured);
         let mut sum = 0.0;
-        for (share, corner) in self.corners(places) {
-            sum += share * f64::from(self.values[corner]);
-            // A clamped corner with a small weight does not make the time count as clamped.
-            let origin = self.origins[corner];
-            provenance =
-                if origin != Provenance::Clamped || share > 0.25 { provenance.max(origin) } else { provenance };
+        let mut add = |share: f64, corner: usize| {
+            if share > 0.0 {
+                sum += share * f64::from(self.values[corner]);
+                // A clamped corner with a small weight does not make the time count as clamped.
+                let origin = self.origins[corner];
+                if origin != Provenance::Clamped || share > 0.25 {
+                    provenance = provenance.max(origin);
+                }
+            }
+        };
+        // Curves have one or two axes, and lookup tables ask for tens of thousands of points.
+        match (places, self.strides) {
+            ([place], [stride, ..]) => {
+                let cell = place.low * stride;
+                add(1.0 - place.weight, cell);
+                add(place.weight, cell + stride);
+            }
+            ([first, second], [down, right, ..]) => {
+                let (cell, above, left) =
+                    (first.low * down + second.low * right, 1.0 - first.weight, 1.0 - second.weight);
+                add(above * left, cell);
+                add(first.weight * left, cell + down);
+                add(above * second.weight, cell + right);
+                add(first.weight * second.weight, cell + down + right);
+            }
+            _ => self.corners(places).for_each(|(share, corner)| add(share, corner)),
         }
         (sum, provenance)
     }

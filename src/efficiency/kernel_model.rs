@@ -4,7 +4,7 @@
 #![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
-use super::family::{Family, OUTPUT_BYTES};
+use super::family::OUTPUT_BYTES;
 use super::keys::{AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
 use crate::dtype::{DType, MatmulFormat};
 use crate::physics::attention::{AttentionShape, HeadShape};
@@ -18,14 +18,9 @@ use crate::units::{larger, smaller, time_us};
 #[derive(Debug, Clone, Copy)]
 pub struct DecodeModel;
 
-impl Family for DecodeModel {
-    type Shape = AttentionShape;
-    type Key = AttentionKey;
-
-    const OPERATOR: &'static str = "attention_decode";
-    const OTHER_ENGINE: Option<f64> = Some(0.0);
-    const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "kv_tokens", "batch_size"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+impl DecodeModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 9.0),
         ("unit_wave_us", 3.5),
         ("bandwidth_efficiency", 0.93),
@@ -34,17 +29,15 @@ impl Family for DecodeModel {
         ("split_us", 1.0),
     ];
 
-    fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
         let (waves_us, memory_us) = DecodeModel::parts_us(c, shape, chip);
         c[0] + DecodeModel::split_us(c, shape.keys) + overlapped_us(waves_us, memory_us, c[3])
     }
 
-    fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
         attention_shape(key, point, (1.0, point[2] - 1.0), LATENT_DECODE)
-    }
-
-    fn compute_dtype(key: &AttentionKey) -> DType {
-        score_dtype(key)
     }
 }
 
@@ -77,7 +70,7 @@ const LATENT_PREFILL: (f64, f64, bool) = (192.0, 128.0, false);
 const INDEXER: (f64, f64, bool) = (128.0, 0.0, false);
 
 /// Format that the kernels of a series compute in: indexers score in fp8.
-fn score_dtype(key: &AttentionKey) -> DType {
+pub(super) fn score_dtype(key: &AttentionKey) -> DType {
     if key.head_size == HeadSize::Indexer { DType::Fp8 } else { DType::Bfloat16 }
 }
 
@@ -158,24 +151,32 @@ impl CachedKeys {
     /// little weight beside a long one.
     #[inline]
     pub fn readers(&self, num_chunks: f64) -> (f64, f64) {
-        let (spread, window) = match self.window {
-            Some(tokens) => (self.query_tokens / self.query, tokens as f64),
-            None => (self.keys * self.query_tokens / self.pairs, f64::INFINITY),
+        let window = self.window_tokens();
+        let spread = match self.window {
+            Some(_) => self.query_tokens / self.query,
+            None => self.keys * self.query_tokens / self.pairs,
         };
         let chunks = larger(larger((spread + ALIKE).floor(), (self.keys / window).floor()), 1.0);
         let chunks = smaller(chunks, num_chunks);
         (chunks, larger(smaller(self.keys / chunks, window), 1.0))
     }
+
+    /// The keys of the only chunk: those of [`CachedKeys::readers`], without dividing.
+    #[inline(always)]
+    pub fn of_one_chunk(&self) -> f64 {
+        larger(smaller(self.keys, self.window_tokens()), 1.0)
+    }
+
+    /// Tokens of the window; infinite without one.
+    #[inline(always)]
+    fn window_tokens(&self) -> f64 {
+        self.window.map_or(f64::INFINITY, |tokens| tokens as f64)
+    }
 }
 
-impl Family for PrefillModel {
-    type Shape = AttentionShape;
-    type Key = AttentionKey;
-
-    const OPERATOR: &'static str = "attention_prefill";
-    const OTHER_ENGINE: Option<f64> = Some(0.0);
-    const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "num_scheduled_tokens", "batch_size"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+impl PrefillModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 10.0),
         ("tile_us", 1.0),
         ("bandwidth_efficiency", 0.8),
@@ -185,7 +186,8 @@ impl Family for PrefillModel {
         ("diagonal_keys", 64.0),
     ];
 
-    fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
         let heads = shape.heads;
         let tiles_per_head = (shape.query / QUERY_TILE).ceil();
         let tiles = shape.batch * (heads.kv_heads * heads.group) * tiles_per_head;
@@ -195,12 +197,9 @@ impl Family for PrefillModel {
         c[0] + overlapped_us(compute_us, memory_us, c[3])
     }
 
-    fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
         attention_shape(key, point, (point[2], 0.0), LATENT_PREFILL)
-    }
-
-    fn compute_dtype(key: &AttentionKey) -> DType {
-        score_dtype(key)
     }
 }
 
@@ -217,14 +216,9 @@ impl PrefillModel {
 #[derive(Debug, Clone, Copy)]
 pub struct MoeModel;
 
-impl Family for MoeModel {
-    type Shape = MoeShape;
-    type Key = MoeKey;
-
-    const OPERATOR: &'static str = "moe";
-    const OTHER_ENGINE: Option<f64> = Some(0.05);
-    const AXES: &'static [&'static str] = &["moe_tp_size", "moe_ep_size", "num_tokens"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+impl MoeModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 20.0),
         ("expert_us", 0.05),
         ("bandwidth_efficiency", 0.7),
@@ -235,7 +229,8 @@ impl Family for MoeModel {
         ("pair_us", 0.002),
     ];
 
-    fn time_us(c: &[f64], shape: &MoeShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &MoeShape, chip: &Chip) -> f64 {
         let active = shape.active_experts().max(1e-3);
         let rows = shape.pairs() / active;
         let padded_pairs = active * (rows * rows + c[6] * c[6]).sqrt();
@@ -247,7 +242,7 @@ impl Family for MoeModel {
 
     /// The first version of vLLM whose `fused_moe/oracle/` chooses the kernels of a format. On H100 block-wise fp8 experts in groups run FlashInfer's
     /// kernels since then, and closed loops of gpt-oss before 0.19 have the times of 4-bit Marlin kernels.
-    fn replaced_in(key: &MoeKey) -> Option<(u32, u32)> {
+    pub fn replaced_in(key: &MoeKey) -> Option<(u32, u32)> {
         match key.format {
             MatmulFormat::Bfloat16 | MatmulFormat::Fp8 | MatmulFormat::Fp8Block => Some((0, 16)),
             MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => Some((0, 19)),
@@ -256,7 +251,8 @@ impl Family for MoeModel {
         }
     }
 
-    fn shape(key: &MoeKey, point: &[f64]) -> MoeShape {
+    /// The shape at a grid point of a series.
+    pub fn shape(key: &MoeKey, point: &[f64]) -> MoeShape {
         MoeShape {
             tokens: point[2],
             hidden: key.hidden_size as f64,
@@ -269,10 +265,6 @@ impl Family for MoeModel {
             input_bytes: operand_dtype(key.format).bytes(),
             output_bytes: OUTPUT_BYTES,
         }
-    }
-
-    fn compute_dtype(key: &MoeKey) -> DType {
-        operand_dtype(key.format)
     }
 }
 

@@ -4,25 +4,26 @@ use super::super::gemm_model::GemmModel;
 use super::*;
 use crate::dtype::MatmulFormat;
 use crate::efficiency::keys::Key;
+use crate::efficiency::series_key::SeriesKey;
 
 const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
 
-fn defaults<M: Family>() -> Vec<f64> {
-    M::COEFFICIENTS.iter().map(|(_, start)| *start).collect()
+fn defaults(coefficients: &[(&str, f64)]) -> Vec<f64> {
+    coefficients.iter().map(|(_, start)| *start).collect()
 }
 
 #[test]
 fn a_large_gemm_is_near_its_compute_bound() {
     let shape = GemmModel::shape(&MatmulFormat::Bfloat16, &[8192.0, 8192.0, 8192.0]);
     // 2·8192³ FLOP at 1 PFLOP/s.
-    assert!((GemmModel::bound_us(&shape, &CHIP) - 1_099.511_627_776).abs() < 1e-6);
-    let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
+    assert!((CHIP.bound_us(shape.work()) - 1_099.511_627_776).abs() < 1e-6);
+    let time = GemmModel::time_us(&defaults(GemmModel::COEFFICIENTS), &shape, &CHIP);
     assert!((0.7..0.85).contains(&(1099.5 / time)), "{time}");
 }
 
 #[test]
 fn one_row_past_a_tile_costs_another_wave() {
-    let c = defaults::<GemmModel>();
+    let c = defaults(GemmModel::COEFFICIENTS);
     let at = |m| {
         let shape = GemmModel::shape(&MatmulFormat::Bfloat16, &[16_896.0, 8192.0, m]);
         GemmModel::time_us(&c, &shape, &CHIP)
@@ -51,7 +52,7 @@ fn active_experts_follow_the_occupancy_formula() {
 
 #[test]
 fn the_decode_model_has_a_term_per_request() {
-    let c = defaults::<DecodeModel>();
+    let c = defaults(DecodeModel::COEFFICIENTS);
     let at = |batch| {
         let heads = HeadShape {
             kv_heads: 8.0,
@@ -95,7 +96,7 @@ fn four_bit_floats_move_their_scales() {
     let experts = MoeModel::shape(&key, &[1.0, 1.0, 8.0]);
     assert_eq!((experts.weight_bytes, experts.input_bytes), (0.531_25, 2.0));
     assert_eq!(
-        (MoeModel::compute_dtype(&key), GemmModel::compute_dtype(&MatmulFormat::Nvfp4)),
+        (SeriesKey::Moe(key).compute_dtype(), SeriesKey::Gemm(MatmulFormat::Nvfp4).compute_dtype()),
         (DType::Bfloat16, DType::Fp4)
     );
 }

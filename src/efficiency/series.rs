@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::family::Family;
+use super::family::KernelFamily;
 use super::grid::Grid;
+use super::series_key::SeriesKey;
 
 /// Header of a table file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,15 +44,19 @@ pub struct SeriesHeader {
     pub cross_validated_median_ape_pct: f64,
     /// Mean absolute error of rows left out, percent.
     pub cross_validated_mape_pct: f64,
+    /// Distance added where another engine's kernel is looked for, as the exclusions of calibration name it: the series answers for that
+    /// engine where every other one is farther.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stand_in_distance: Option<f64>,
     /// Knots of the last axis, along the values of a line.
     pub knots: Vec<f64>,
 }
 
 /// One series, ready to be looked up: the kernel model's coefficients and the residuals that measurements leave.
 #[derive(Debug, Clone)]
-pub struct Series<F: Family> {
+pub struct Series {
     /// Kernel that it was measured for.
-    pub key: F::Key,
+    pub key: SeriesKey,
     /// Kernel-model coefficients, in the order of the coefficients of the kernel model.
     pub coefficients: Vec<f64>,
     /// Log of measured over modelled time.
@@ -65,6 +70,6 @@ pub(super) const UNIT: &str = "efficiency: per mille of the roofline bound";
 pub(super) const VALUES: &str = "efficiency";
 
 /// The line between the header and the values.
-pub(super) fn columns<F: Family>() -> String {
-    format!("series,{},{VALUES}", F::AXES[..F::AXES.len() - 1].join(","))
+pub(super) fn columns(family: &KernelFamily) -> String {
+    format!("series,{},{VALUES}", family.axes[..family.axes.len() - 1].join(","))
 }

@@ -3,7 +3,6 @@
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "heads of a table are whole numbers")]
 
 use super::chip::{Chip, overlapped_us, ramped_us};
-use super::family::Family;
 use super::keys::StateKey;
 use crate::dtype::DType;
 use crate::physics::{Shape, StateHeads, StateShape, Work};
@@ -20,14 +19,9 @@ pub struct StateModel;
 /// vLLM, `FLA_CHUNK_SIZE` (`vllm/third_party/flash_linear_attention/ops/utils.py`).
 const PIECE_TOKENS: u64 = 64;
 
-impl Family for StateModel {
-    type Shape = StateShape;
-    type Key = StateKey;
-
-    const OPERATOR: &'static str = "linear_attention";
-    const AXES: &'static [&'static str] =
-        &["num_key_heads", "heads_per_key_head", "num_scheduled_tokens", "batch_size"];
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+impl StateModel {
+    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
+    pub const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 4.0),
         ("piece_us", 1.0),
         ("bandwidth_efficiency", 0.8),
@@ -36,7 +30,8 @@ impl Family for StateModel {
         ("compute_efficiency", 0.5),
     ];
 
-    fn time_us(c: &[f64], shape: &StateShape, chip: &Chip) -> f64 {
+    /// Modelled time, µs.
+    pub fn time_us(c: &[f64], shape: &StateShape, chip: &Chip) -> f64 {
         let Work { flops, bytes } = shape.work();
         let pieces = (shape.tokens / shape.requests / shape.heads.chunk_size as f64).max(1.0);
         let waves = (shape.requests * shape.heads.num_heads as f64 / chip.sm_count).max(1.0);
@@ -46,7 +41,7 @@ impl Family for StateModel {
     }
 
     /// Heads with a 32-bit state and 16-bit activations, as measured.
-    fn shape(key: &StateKey, point: &[f64]) -> StateShape {
+    pub fn shape(key: &StateKey, point: &[f64]) -> StateShape {
         let StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel } = *key;
         let [num_key_heads, num_heads] = [point[0], point[0] * point[1]].map(|heads| heads.round() as u64);
         let heads = StateHeads {

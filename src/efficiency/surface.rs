@@ -45,7 +45,7 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
     }
 
     /// Knot at or below `value` and the weight of the next one; beyond the ends, the end.
-    #[inline]
+    #[inline(always)]
     pub fn position(&self, value: f64) -> (usize, f64) {
         let value = smaller(larger(value, self.low), self.high);
         let bits = value.to_bits();
@@ -106,8 +106,14 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
         self.patches.iter().all(|patch| (patch.value + patch.along + patch.across + patch.both).is_finite())
     }
 
+    /// [`Surface::at`] the first knot.
+    #[inline(always)]
+    pub fn at_first(&self, row: usize, row_weight: f64) -> f64 {
+        self.patches.get(row * self.width).map_or(0.0, |patch| patch.value + row_weight * patch.across)
+    }
+
     /// The value `row_weight` of the way from `row` to the next one, interpolated at `value`; 0 outside the rows.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, row: usize, row_weight: f64, value: f64) -> f64 {
         let (column, weight) = self.axis.position(value);
         let Some(patch) = self.patches.get(row * self.width + column) else { return 0.0 };

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, Result};
 
 use super::chip::Chip;
-use super::family::Family;
+use super::family::KernelFamily;
 use super::grid::{Grid, MAX_AXES, knots_around};
-use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
-use super::series::{Header, Series, UNIT, VALUES, columns};
+use super::series::{Header, Series, VALUES, columns};
+use super::series_key::{CallShape, SeriesKey};
 use super::table_compression::{Value, interpolated};
+use super::table_header::{coefficients, parse_header};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
@@ -30,13 +31,18 @@ pub(super) const MEASURED: &str = "=";
 const FILLED_IN: char = '~';
 
 /// One operator's table of one GPU. The header is read at once, the lines of a series on first use.
-pub struct Table<F: Family> {
+pub struct Table {
+    family: &'static KernelFamily,
     /// Header of the file.
     pub header: Arc<Header>,
+    /// The keys of its series, in the order of the header.
+    pub keys: Vec<SeriesKey>,
     /// Path of the file; a built-in one has a name of its own.
     origin: String,
     text: Text,
-    series: Mutex<KnownSeries<F>>,
+    /// The lines of the series that were asked for, by id.
+    points: Mutex<BTreeMap<usize, Arc<Points>>>,
+    series: Mutex<KnownSeries>,
 }
 
 /// The source of a table's lines.
@@ -49,7 +55,7 @@ enum Text {
 }
 
 /// The series that were read, by name and the knots that were asked for, with the chip that their residuals hold for.
-type KnownSeries<F> = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series<F>>)>;
+type KnownSeries = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series>)>;
 
 /// A line of values.
 struct Line {
@@ -63,9 +69,9 @@ struct Line {
 
 impl Line {
     /// The line without the id of its series, which a line that shares coordinates with the one above does not have.
-    fn without_id<F: Family>(self, text: &str) -> Line {
+    fn without_id(self, family: &KernelFamily, text: &str) -> Line {
         let Range { start, end } = self.values;
-        let leading = F::AXES.len() - 1;
+        let leading = family.axes.len() - 1;
         let commas = text[start..end].bytes().filter(|byte| *byte == b',').count();
         if (1..leading).contains(&commas) {
             return Line { shared: leading - commas, ..self };
@@ -75,39 +81,54 @@ impl Line {
     }
 }
 
+/// The lines of a series, whose coordinates were read: matrices of one model ask for the same series, and so do models.
+struct Points {
+    /// The text of a built-in series; `None` for lines of a file.
+    unpacked: Option<String>,
+    points: Vec<Point>,
+    /// Their knots on all axes but the last.
+    axes: Vec<Vec<f64>>,
+}
+
 /// A line whose coordinates were read.
-struct Point<'a> {
+struct Point {
     row: usize,
     /// Coordinates on all axes but the last.
     at: [f64; MAX_AXES],
-    /// Efficiencies along the last axis.
-    values: &'a str,
+    /// Place in the text of the efficiencies along the last axis.
+    values: Range<usize>,
 }
 
-impl<F: Family> Table<F> {
+impl Table {
     /// Reads the header of a table file of `gpu` and finds the lines of each series.
     ///
     /// # Errors
     /// [`ErrorKind::Parse`](crate::ErrorKind) if the header is not TOML, has unknown or missing keys, or belongs to another
     /// operator or GPU, and for a line of no series.
-    pub fn parse(gpu: &str, origin: &str, text: String) -> Result<Self> {
-        let header = parse_header::<F>(gpu, origin, &text)?;
-        let lines = lines_by_series::<F>(origin, &text, &header)?;
-        Ok(Table::new(header, origin.to_owned(), Text::Read(text, lines)))
+    pub fn parse(family: &'static KernelFamily, gpu: &str, origin: &str, text: String) -> Result<Self> {
+        let header = parse_header(family, gpu, origin, &text)?;
+        let lines = lines_by_series(family, origin, &text, &header.0)?;
+        Ok(Table::new(family, header, origin.to_owned(), Text::Read(text, lines)))
     }
 
     /// Reads the header of a built-in table.
     ///
     /// # Errors
     /// Those of [`Table::parse`].
-    pub fn packed(table: &'static PackedTable) -> Result<Self> {
+    pub fn packed(family: &'static KernelFamily, table: &'static PackedTable) -> Result<Self> {
         let origin = table.path();
-        let header = parse_header::<F>(table.gpu, &origin, &table.text(&table.header)?)?;
-        Ok(Table::new(header, origin, Text::Packed(table)))
+        let header = parse_header(family, table.gpu, &origin, &table.text(&table.header)?)?;
+        Ok(Table::new(family, header, origin, Text::Packed(table)))
     }
 
-    fn new(header: Header, origin: String, text: Text) -> Self {
-        Table { header: Arc::new(header), origin, text, series: Mutex::default() }
+    fn new(
+        family: &'static KernelFamily,
+        (header, keys): (Header, Vec<SeriesKey>),
+        origin: String,
+        text: Text,
+    ) -> Self {
+        let (points, series) = (Mutex::default(), Mutex::default());
+        Table { family, header: Arc::new(header), keys, origin, text, points, series }
     }
 
     /// The series of `key`, measured on `chip`; `None` if the table has no such series. A built-in table is read only at the
@@ -115,43 +136,34 @@ impl<F: Family> Table<F> {
     ///
     /// # Errors
     /// [`ErrorKind::Parse`](crate::ErrorKind) for a line that can't be read, and if lines or coefficients are missing.
-    pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
+    pub fn series(&self, key: &SeriesKey, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series>>> {
         let name = key.to_string();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
-        let (unpacked, of_unpacked);
-        let (text, lines, around) = match &self.text {
-            Text::Read(text, lines) => (text, lines.get(&about.id).map_or(&[][..], Vec::as_slice), &[][..]),
-            Text::Packed(table) => {
-                unpacked = table.lines(about.id)?;
-                of_unpacked = lines_of(&unpacked).map(|line| line.without_id::<F>(&unpacked)).collect::<Vec<_>>();
-                (&unpacked, of_unpacked.as_slice(), around)
-            }
+        let all = self.points_of(about.id)?;
+        let (text, around) = match (&self.text, &all.unpacked) {
+            (Text::Read(text, _), _) => (text.as_str(), &[][..]),
+            (Text::Packed(_), text) => (text.as_deref().unwrap_or_default(), around),
         };
         let miscounted = || {
-            let (found, expected) = (lines.len(), about.lines);
+            let (found, expected) = (all.points.len(), about.lines);
             self.parse_error(format!(
                 "series '{key}' has {found} lines, its header says {expected}; as many must be there, and one at least"
             ))
         };
-        if lines.is_empty() {
+        if all.points.is_empty() {
             return Err(miscounted());
         }
-        let mut above = [0.0; MAX_AXES];
-        let mut points = lines.iter().map(|line| self.point(text, line, &mut above)).collect::<Result<Vec<_>>>()?;
-        let leading = F::AXES.len() - 1;
-        let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
-        let knots: Vec<[usize; 2]> = axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
+        let knots: Vec<[usize; 2]> = all.axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
         let place = (name, knots);
         let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some((_, series)) = known.filter(|(known, _)| known == chip) {
             return Ok(Some(series));
         }
-        if !around.is_empty() {
-            keep_complete_part(&mut axes, &mut points, &place.1, about.knots.len());
-        }
+        let part = if around.is_empty() { None } else { complete_part(&all, text, &place.1, about.knots.len()) };
+        let (mut axes, points) = part.unwrap_or_else(|| (all.axes.clone(), all.points.iter().collect()));
         axes.push(about.knots.clone());
-        let series = Arc::new(self.read(key, &points, axes, chip)?);
-        if lines.len() != about.lines {
+        let series = Arc::new(self.read(key, text, &points, axes, chip)?);
+        if all.points.len() != about.lines {
             return Err(miscounted());
         }
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,42 +171,69 @@ impl<F: Family> Table<F> {
         Ok(Some(series))
     }
 
-    fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
-        let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
+    /// The lines of a series, read once.
+    fn points_of(&self, id: usize) -> Result<Arc<Points>> {
+        let known = || self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(points) = known().get(&id) {
+            return Ok(points.clone());
+        }
+        let (unpacked, of_unpacked);
+        let (text, lines) = match &self.text {
+            Text::Read(text, lines) => (text, lines.get(&id).map_or(&[][..], Vec::as_slice)),
+            Text::Packed(table) => {
+                unpacked = table.lines(id)?;
+                of_unpacked =
+                    lines_of(&unpacked).map(|line| line.without_id(self.family, &unpacked)).collect::<Vec<_>>();
+                (&unpacked, of_unpacked.as_slice())
+            }
+        };
+        let mut above = [0.0; MAX_AXES];
+        let points = lines.iter().map(|line| self.point(text, line, &mut above)).collect::<Result<Vec<_>>>()?;
+        let axes = (0..self.family.axes.len() - 1).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
+        let unpacked = matches!(self.text, Text::Packed(_)).then(|| text.clone());
+        let points = Arc::new(Points { unpacked, points, axes });
+        known().insert(id, points.clone());
+        Ok(points)
+    }
+
+    fn read(&self, key: &SeriesKey, text: &str, points: &[&Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series> {
+        let coefficients = coefficients(self.family, &self.origin, &self.header, key)?;
         if !Grid::is_within_reason(&axes) {
             return Err(self.parse_error(format!("series '{key}' spans a grid of more than four million cells")));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };
         for point in points {
-            self.fill_line(&mut series, point, chip)?;
+            self.fill_line(&mut series, text, point, chip)?;
         }
         series.grid.fill_gaps();
         Ok(series)
     }
 
     /// Reads a line. `above` holds the coordinates of the line above and is set to those of this one.
-    fn point<'t>(&self, text: &'t str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point<'t>> {
+    fn point(&self, text: &str, line: &Line, above: &mut [f64; MAX_AXES]) -> Result<Point> {
         let mut values = &text[line.values.clone()];
-        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(above.iter_mut()).skip(line.shared) {
+        for (axis, coordinate) in
+            self.family.axes[..self.family.axes.len() - 1].iter().zip(above.iter_mut()).skip(line.shared)
+        {
             let (field, rest) = values.split_once(',').unwrap_or((values, ""));
             let value = field.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0);
             *coordinate = value.ok_or_else(|| bad_row(&self.origin, line.row, axis, field, "a positive number"))?;
             values = rest;
         }
-        Ok(Point { row: line.row, at: *above, values })
+        Ok(Point { row: line.row, at: *above, values: line.values.end - values.len()..line.values.end })
     }
 
-    fn fill_line(&self, series: &mut Series<F>, point: &Point, chip: &Chip) -> Result<()> {
-        let Point { row, at: mut point, values } = *point;
+    fn fill_line(&self, series: &mut Series, text: &str, point: &Point, chip: &Chip) -> Result<()> {
+        let (row, mut point, values) = (point.row, point.at, &text[point.values.clone()]);
         let Series { key, coefficients, grid } = series;
-        let last = F::AXES.len() - 1;
+        let last = self.family.axes.len() - 1;
         let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, VALUES, found, expected);
         let knots = grid.axes[last].clone();
         point[last] = knots[0];
         let Some(first) = grid.cell_at(&point[..=last]) else { return Ok(()) };
         if (first..first + knots.len()).any(|cell| grid.get(cell).is_some()) {
             let found = format!("{:?} again", &point[..last]);
-            return Err(bad_row(&self.origin, row, F::AXES[0], &found, "one line per point"));
+            return Err(bad_row(&self.origin, row, self.family.axes[0], &found, "one line per point"));
         }
         let count = values.split_ascii_whitespace().count();
         if count == 0 || count > knots.len() {
@@ -221,7 +260,7 @@ impl<F: Family> Table<F> {
             let per_mille = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 1000.0);
             let per_mille = per_mille.ok_or_else(|| bad_value(field, expected))?;
             point[last] = knot;
-            let residual = residual_of::<F>(&F::shape(key, &point), per_mille, coefficients, chip);
+            let residual = residual_of(&key.shape(&point), per_mille, coefficients, chip);
             if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
                 let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
                 return Err(bad_value(field, expected));
@@ -244,81 +283,33 @@ impl<F: Family> Table<F> {
 }
 
 /// The residual of an efficiency in per mille: the logarithm of measured over modelled time.
-pub(super) fn residual_of<F: Family>(shape: &F::Shape, per_mille: f64, coefficients: &[f64], chip: &Chip) -> f64 {
-    let measured_us = F::bound_us(shape, chip) / (per_mille / 1000.0);
-    (measured_us / F::time_us(coefficients, shape, chip)).ln()
-}
-
-fn parse_header<F: Family>(gpu: &str, origin: &str, text: &str) -> Result<Header> {
-    let fail = |message: String| Error::parse(origin, format!("table header{message}"));
-    let commented: String = text
-        .lines()
-        .take_while(|line| line.starts_with('#'))
-        .flat_map(|line| [line.trim_start_matches('#').trim_start(), "\n"])
-        .collect();
-    let header: Header = toml::from_str(&commented).map_err(|e| {
-        let before = e.span().and_then(|span| commented.get(..span.start)).unwrap_or("");
-        fail(format!(", line {}: {}", before.matches('\n').count() + 1, e.message()))
-    })?;
-    if header.operator != F::OPERATOR || header.unit != UNIT {
-        let (operator, unit, expected) = (&header.operator, &header.unit, F::OPERATOR);
-        return Err(fail(format!(": operator '{operator}' in '{unit}', expected '{expected}' in '{UNIT}'")));
-    }
-    if header.hardware != gpu {
-        return Err(fail(format!(": hardware '{}', expected '{gpu}' as in its folder", header.hardware)));
-    }
-    for (name, series) in &header.series {
-        let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
-        let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
-        let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
-        // Series are found by the name that their key writes.
-        let is_known = F::Key::parse(name).is_some_and(|key| key.to_string() == *name);
-        if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
-            return Err(fail(format!(
-                ": series '{name}' needs a known name, an id of its own and ascending positive knots"
-            )));
-        }
-    }
-    for (group, coefficients) in &header.coefficients {
-        let is_unknown = |name: &&String| F::COEFFICIENTS.iter().all(|(known, _)| known != name);
-        if let Some(name) = coefficients.keys().find(is_unknown) {
-            let known: Vec<&str> = F::COEFFICIENTS.iter().map(|(name, _)| *name).collect();
-            return Err(fail(format!(": unknown coefficients.\"{group}\".{name}; there are {}", known.join(", "))));
-        }
-    }
-    Ok(header)
-}
-
-/// The coefficients of a series' group, in the kernel model's order.
-fn coefficients<F: Family>(origin: &str, header: &Header, key: &F::Key) -> Result<Vec<f64>> {
-    let group = key.group();
-    let of_group = header.coefficients.get(&group);
-    let coefficient = |name: &str| {
-        let value = of_group.and_then(|g| g.get(name)).copied().filter(|v| v.is_finite() && *v > 0.0);
-        value.ok_or_else(|| {
-            Error::parse(origin, format!("table header: coefficients.\"{group}\".{name} must be a positive number"))
-        })
-    };
-    F::COEFFICIENTS.iter().map(|(name, _)| coefficient(name)).collect()
+pub(super) fn residual_of(shape: &CallShape, per_mille: f64, coefficients: &[f64], chip: &Chip) -> f64 {
+    let measured_us = shape.bound_us(chip) / (per_mille / 1000.0);
+    (measured_us / shape.time_us(coefficients, chip)).ln()
 }
 
 /// Every line belongs to a series of the header, and their columns are the operator's: a file cut off within its header
 /// has neither.
-fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<BTreeMap<usize, Vec<Line>>> {
+fn lines_by_series(
+    family: &KernelFamily,
+    origin: &str,
+    text: &str,
+    header: &Header,
+) -> Result<BTreeMap<usize, Vec<Line>>> {
     let parse_error = |message: String| Error::parse(origin, message);
     let mut lines: BTreeMap<String, (usize, Vec<Line>)> =
         header.series.values().map(|series| (series.id.to_string(), (series.id, Vec::new()))).collect();
     let known = lines.keys().cloned().collect::<Vec<_>>().join(", ");
     let mut below = lines_of(text);
     let found = below.by_ref().map(|line| &text[line.values]).find(|line| !line.starts_with('#')).unwrap_or_default();
-    let columns = columns::<F>();
+    let columns = columns(family);
     if found != columns {
         return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
     }
     let mut id = "";
     for (row, line) in (1..).zip(below) {
         let first = text[line.values.clone()].split(',').next().unwrap_or_default();
-        let line = Line { row, ..line }.without_id::<F>(text);
+        let line = Line { row, ..line }.without_id(family, text);
         id = if line.shared > 0 { id } else { first };
         let Some((_, of_series)) = lines.get_mut(id) else {
             return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {known}")));
@@ -344,23 +335,27 @@ fn lines_of(text: &str) -> impl Iterator<Item = Line> {
     })
 }
 
-/// Reduces a series to the first to last of `knots` on its first axes, unless a line or a value is missing there.
-fn keep_complete_part(axes: &mut [Vec<f64>], points: &mut Vec<Point>, knots: &[[usize; 2]], width: usize) {
-    let part: Vec<Vec<f64>> = axes
+/// The part of a series from the first to the last of `knots` on its first axes; `None` if a line or a value is missing there.
+fn complete_part<'a>(
+    all: &'a Points,
+    text: &str,
+    knots: &[[usize; 2]],
+    width: usize,
+) -> Option<(Vec<Vec<f64>>, Vec<&'a Point>)> {
+    let part: Vec<Vec<f64>> = all
+        .axes
         .iter()
         .enumerate()
         .map(|(axis, all)| knots.get(axis).map_or_else(|| all.clone(), |[first, last]| all[*first..=*last].to_vec()))
         .collect();
     let is_inside = |point: &Point| part.iter().zip(point.at).all(|(axis, at)| axis.contains(&at));
     let is_complete = |point: &Point| {
-        let values = point.values.split_ascii_whitespace();
+        let values = text[point.values.clone()].split_ascii_whitespace();
         values.clone().count() == width && values.clone().all(|value| value != "-")
     };
-    let complete = points.iter().filter(|point| is_inside(point) && is_complete(point)).count();
-    if complete == part.iter().map(Vec::len).product::<usize>() {
-        points.retain(is_inside);
-        axes.clone_from_slice(&part);
-    }
+    let inside: Vec<&Point> = all.points.iter().filter(|point| is_inside(point)).collect();
+    let complete = inside.iter().filter(|point| is_complete(point)).count();
+    (complete == part.iter().map(Vec::len).product::<usize>()).then_some((part, inside))
 }
 
 fn bad_row(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> Error {

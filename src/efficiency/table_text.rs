@@ -7,34 +7,35 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 
 use super::chip::Chip;
-use super::family::Family;
-use super::keys::Key;
+use super::family::KernelFamily;
 use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
+use super::series_key::SeriesKey;
 use super::table::{MEASURED, residual_of};
 use super::table_compression::{Value, knots_that_matter};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
-pub struct SeriesDraft<F: Family> {
+pub struct SeriesDraft {
     /// Identity, coefficients and residuals.
-    pub series: Series<F>,
+    pub series: Series,
     /// Header entry; its `lines` is filled in when written.
     pub header: SeriesHeader,
 }
 
 /// The text of a table file.
-pub fn write_table<F: Family>(
+pub fn write_table(
+    family: &KernelFamily,
     hardware: &str,
     command: &str,
-    drafts: &[SeriesDraft<F>],
-    chip_of: impl Fn(&F::Key) -> Result<Chip>,
+    drafts: &[SeriesDraft],
+    chip_of: impl Fn(&SeriesKey) -> Result<Chip>,
 ) -> Result<String> {
     let mut coefficients: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
     let mut headers = BTreeMap::new();
     let mut lines = String::new();
     for draft in drafts {
         let key = &draft.series.key;
-        let named = F::COEFFICIENTS.iter().zip(&draft.series.coefficients);
+        let named = family.coefficients.iter().zip(&draft.series.coefficients);
         coefficients.insert(key.group(), named.map(|((name, _), v)| ((*name).to_owned(), rounded(*v))).collect());
         let before = lines.lines().count();
         let id = headers.len() + 1;
@@ -45,7 +46,7 @@ pub fn write_table<F: Family>(
         );
     }
     let header = Header {
-        operator: F::OPERATOR.to_owned(),
+        operator: family.operator.to_owned(),
         hardware: hardware.to_owned(),
         unit: UNIT.to_owned(),
         command: command.to_owned(),
@@ -53,30 +54,30 @@ pub fn write_table<F: Family>(
         series: headers,
     };
     let toml = toml::to_string(&header)
-        .map_err(|e| Error::parse(format!("{hardware}/{}.csv", F::OPERATOR), format!("table header: {e}")))?;
+        .map_err(|e| Error::parse(format!("{hardware}/{}.csv", family.operator), format!("table header: {e}")))?;
     let mut text = String::new();
     for line in toml.lines() {
         text.push_str(if line.is_empty() { "#" } else { "# " });
         text.push_str(line);
         text.push('\n');
     }
-    text.push_str(&columns::<F>());
+    text.push_str(&columns(family));
     text.push('\n');
     text.push_str(&lines);
     Ok(text)
 }
 
-fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut String) {
+fn write_lines(series: &Series, id: usize, chip: &Chip, out: &mut String) {
     let grid = &series.grid;
-    let last = F::AXES.len() - 1;
+    let last = grid.axes.len() - 1;
     let width = grid.axes[last].len();
     // The digits of a cell, and its value as they are read back.
     let known = |(cell, log_knot): (usize, &f64)| {
         let (residual, origin) = grid.get(cell)?;
-        let shape = F::shape(&series.key, &grid.point(cell));
-        let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
-        let per_mille = three_digits((1000.0 * F::bound_us(&shape, chip) / time_us).min(1000.0));
-        let residual = residual_of::<F>(&shape, per_mille.parse().ok()?, &series.coefficients, chip);
+        let shape = series.key.shape(&grid.point(cell));
+        let time_us = shape.time_us(&series.coefficients, chip) * residual.exp();
+        let per_mille = three_digits((1000.0 * shape.bound_us(chip) / time_us).min(1000.0));
+        let residual = residual_of(&shape, per_mille.parse().ok()?, &series.coefficients, chip);
         Some((per_mille, Value { log_knot: *log_knot, residual, is_filled_in: origin == Provenance::Interpolated }))
     };
     let mut above = Vec::new();

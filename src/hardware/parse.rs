@@ -49,7 +49,6 @@ impl Hardware {
     ///
     /// # Errors
     /// The `ErrorKind::Invalid` of [`Hardware::from_toml_str`].
-    #[doc(hidden)]
     pub fn from_keys(name: &str, origin: &str, value: &Value) -> Result<Hardware> {
         let log = Log::default();
         let hardware = read_file(name, Keys::new("", value, &log));

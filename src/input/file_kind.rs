@@ -48,6 +48,8 @@ pub enum FileKind {
     KernelParquet,
     /// The `meta.toml` beside kernel timings.
     Certificate,
+    /// The exclusions of calibration in TOML.
+    Exclusions,
     /// A prompt, a token or a key: text without a form.
     PlainText,
 }
@@ -64,7 +66,7 @@ pub enum Limit {
 const MIB: u64 = 1 << 20;
 
 /// Each kind in words, and how much of such a file is read.
-const KINDS: [(FileKind, &str, Limit); 22] = [
+const KINDS: [(FileKind, &str, Limit); 23] = [
     (FileKind::ModelConfig, "model's config.json", Bytes(16 * MIB)),
     (FileKind::QuantisationConfig, "model's hf_quant_config.json", Bytes(16 * MIB)),
     (FileKind::GenerationConfig, "model's generation_config.json", Bytes(MIB)),
@@ -86,6 +88,7 @@ const KINDS: [(FileKind, &str, Limit); 22] = [
     (FileKind::KernelTimings, "file of kernel timings", Records(10_000_000)),
     (FileKind::KernelParquet, "parquet table", Bytes(256 * MIB)),
     (FileKind::Certificate, "meta.toml", Bytes(MIB)),
+    (FileKind::Exclusions, "file of exclusions", Bytes(MIB)),
     (FileKind::PlainText, "text", Bytes(16 * MIB)),
 ];
 

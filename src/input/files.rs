@@ -15,7 +15,8 @@ pub(crate) fn embedded(dir: &Dir<'static>, extension: &str) -> Vec<(&'static str
     found
 }
 
-/// Returns the files with this extension in a folder of `data_dir`, sorted; none without the folder.
+/// Returns the regular files with this extension in a folder of `data_dir`, sorted; none without the folder. Pipes, on which a reader would
+/// wait, are left out.
 ///
 /// # Errors
 /// `ErrorKind::Io` for a folder that can't be read.
@@ -24,7 +25,7 @@ pub fn files_in(data_dir: Option<&Path>, folder: &str, extension: &str) -> Resul
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&dir)
         .and_then(|files| files.map(|file| Ok(file?.path())).collect())
         .map_err(|error| Error::io(&dir, error))?;
-    paths.retain(|path| has_extension(path, extension));
+    paths.retain(|path| has_extension(path, extension) && path.is_file());
     paths.sort();
     Ok(paths)
 }

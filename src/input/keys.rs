@@ -17,15 +17,26 @@ use crate::error::{Error, Location, Result, cut};
 /// Problems listed of one input; the rest is counted.
 pub const MAX_PROBLEMS: usize = 20;
 
+/// Problems collected of one input. Those beyond are counted, as a list may have millions.
+const MOST_TEXTS: usize = 1_000;
+
+/// Notes kept of one input; the rest is counted.
+const MOST_NOTES: usize = 100;
+
 /// Fails with all problems of an input, if there are any.
 ///
 /// # Errors
 /// The problems; of more than 20, the first 20 and the number of the others.
-pub fn check(at: impl Into<Location>, mut problems: Vec<String>) -> Result<()> {
+pub fn check(at: impl Into<Location>, problems: Vec<String>) -> Result<()> {
+    check_counted(at, problems, 0)
+}
+
+/// [`check`] where `left_out` problems more were found.
+fn check_counted(at: impl Into<Location>, mut problems: Vec<String>, left_out: usize) -> Result<()> {
     if problems.is_empty() {
         return Ok(());
     }
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    let more = problems.len().saturating_sub(MAX_PROBLEMS) + left_out;
     if more > 0 {
         problems.truncate(MAX_PROBLEMS);
         problems.push(format!("and {more} more"));
@@ -42,16 +53,20 @@ pub struct Log {
     notes: RefCell<Once>,
 }
 
-/// Texts in order, each once.
+/// Texts in order, each once, and the number of those that were left out.
 #[derive(Debug, Default)]
 struct Once {
     texts: Vec<String>,
     known: HashSet<String>,
+    left_out: usize,
 }
 
 impl Once {
-    fn push(&mut self, text: String) {
-        if self.known.insert(text.clone()) {
+    /// Adds a text, unless there are `most`.
+    fn push(&mut self, text: String, most: usize) {
+        if self.texts.len() >= most && !self.known.contains(&text) {
+            self.left_out += 1;
+        } else if self.known.insert(text.clone()) {
             self.texts.push(text);
         }
     }
@@ -60,7 +75,12 @@ impl Once {
 impl Log {
     /// Records a fault.
     pub fn problem(&self, text: impl Into<String>) {
-        self.problems.borrow_mut().push(text.into());
+        self.problems.borrow_mut().push(text.into(), MOST_TEXTS);
+    }
+
+    /// Returns whether so many faults were recorded that no more are collected. A reader of a long list ends then.
+    pub fn is_full(&self) -> bool {
+        self.problems.borrow().texts.len() >= MOST_TEXTS
     }
 
     /// Records a fault of a key. The first such key is the place of the error.
@@ -71,7 +91,7 @@ impl Log {
 
     /// Records something that a user should know, such as an assumption.
     pub fn note(&self, text: impl Into<String>) {
-        self.notes.borrow_mut().push(text.into());
+        self.notes.borrow_mut().push(text.into(), MOST_NOTES);
     }
 
     /// Returns what was read and the notes.
@@ -80,9 +100,14 @@ impl Log {
     /// All problems of `origin`, if there are any, or if `found` is `None`.
     pub fn finish<T>(self, origin: &str, found: Option<T>) -> Result<(T, Vec<String>)> {
         let place = Location { key: self.key.into_inner(), ..Location::of(origin) };
-        check(place, self.problems.into_inner().texts)?;
+        let Once { texts, left_out, .. } = self.problems.into_inner();
+        check_counted(place, texts, left_out)?;
         match found {
-            Some(found) => Ok((found, self.notes.into_inner().texts)),
+            Some(found) => {
+                let Once { mut texts, left_out, .. } = self.notes.into_inner();
+                texts.extend((left_out > 0).then(|| format!("and {left_out} more remarks")));
+                Ok((found, texts))
+            }
             None => Err(Error::invalid(origin, vec!["lacks required keys".to_owned()])),
         }
     }
@@ -288,6 +313,9 @@ impl<'a> Keys<'a> {
             let hint = if at < MAX_PROBLEMS { did_you_mean(name, known()) } else { None }
                 .unwrap_or_else(|| format!("known are {}", known().collect::<Vec<_>>().join(", ")));
             self.log.problem_of(self.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
+            if self.log.is_full() {
+                break;
+            }
         }
     }
 }
@@ -376,6 +404,22 @@ mod tests {
         assert!(problems(&json!({"tp": 2.0, "tensor_parallel_size": 2}), read).is_empty());
         let found = problems(&json!({"tp": 4, "tensor_parallel_size": 2}), read);
         assert_eq!(found, ["load.tensor_parallel_size = 2 and load.tp = 4 are names of one setting: keep one"]);
+    }
+
+    #[test]
+    fn an_object_with_very_many_faults_is_not_read_to_its_end() {
+        let many: Map<String, Value> = (0..5_000).map(|i| (i.to_string(), Value::Null)).collect();
+        let log = Log::default();
+        let keys = Keys::of_map("", &many, &log);
+        (0..500).for_each(|i| log.note(format!("remark {}", i % 150)));
+        keys.finish();
+        assert!(log.is_full());
+        let error = log.finish("text", Some(())).unwrap_err();
+        assert_eq!((error.problems().len(), error.problems()[20].as_str()), (21, "and 980 more"));
+        let log = Log::default();
+        (0..150).for_each(|i| log.note(format!("remark {i}")));
+        let (_, notes) = log.finish("text", Some(())).unwrap();
+        assert_eq!((notes.len(), notes[100].as_str()), (101, "and 50 more remarks"));
     }
 
     #[test]

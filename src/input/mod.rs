@@ -15,10 +15,10 @@ pub use file_kind::{FileKind, Limit};
 pub(crate) use files::embedded;
 pub use files::files_in;
 pub use keys::{Keys, Log, MAX_PROBLEMS, check, contradiction, other_names, whole_text};
-pub use names::{did_you_mean, near_matches, normalise};
+pub use names::did_you_mean;
+pub(crate) use names::{near_matches, normalise};
 pub use number_range::NumberRange;
 pub use reader::{Bounded, Input, Record, RecordCount, read_error, read_text};
 pub use shown::shown;
-pub use text::{
-    Distinct, distinct_json, json_cause, json_error, object_or_text, parse_json, parse_python_json, parse_toml,
-};
+pub(crate) use text::parse_python_json;
+pub use text::{Distinct, distinct_json, json_cause, json_error, object_or_text, parse_json, parse_toml};

@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{HostTimes, LatencyModel, non_negative};
+use super::{HostTimes, LatencyModel, TransferDirection, non_negative};
 use crate::request::Request;
+use crate::step::Step;
 
 /// Number of [`BlackBox::COLUMNS`].
 const NUM_COLUMNS: usize = 6;
@@ -16,10 +17,11 @@ const NUM_COLUMNS: usize = 6;
 /// ([`Request::is_decode`]). Negative and non-finite coefficients count as 0.
 ///
 /// ```
-/// use ridgepoint::Request;
+/// use ridgepoint::{Request, Step};
 /// use ridgepoint::latency::{BlackBox, LatencyModel};
 /// let line = BlackBox { beta0_us: 5000.0, beta1_us: 10.0, beta2_us: 20.0, ..BlackBox::default() };
-/// assert_eq!(line.step_time_us(&[Request::prefill(100, 0), Request::decode(9), Request::decode(900)]), 6040.0);
+/// let batch = [Request::prefill(100, 0), Request::decode(9), Request::decode(900)];
+/// assert_eq!(line.step_time_us(&Step::from(&batch)), 6040.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -123,7 +125,8 @@ impl BlackBox {
 }
 
 impl LatencyModel for BlackBox {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        let requests = step.requests;
         if requests.is_empty() {
             return 0.0;
         }
@@ -147,6 +150,11 @@ impl LatencyModel for BlackBox {
             ..HostTimes::NONE
         }
     }
+
+    /// None is known.
+    fn kv_transfer_time_us(&self, _: TransferDirection, _: u64) -> f64 {
+        0.0
+    }
 }
 
 /// Every step takes the same time, whatever is in it. All fields in µs; negative or not finite counts as 0.
@@ -154,23 +162,28 @@ impl LatencyModel for BlackBox {
 pub struct FixedLatency {
     /// Time of a step with at least one request.
     pub step_us: f64,
-    /// [`LatencyModel::queueing_time_us`].
+    /// [`HostTimes::queueing_time_us`].
     pub queueing_us: f64,
-    /// [`LatencyModel::output_token_processing_time_us`].
+    /// [`HostTimes::output_token_processing_time_us`].
     pub output_token_us: f64,
-    /// [`LatencyModel::scheduling_processing_time_us`].
+    /// [`HostTimes::scheduling_processing_time_us`].
     pub scheduling_us: f64,
-    /// [`LatencyModel::preemption_processing_time_us`].
+    /// [`HostTimes::preemption_processing_time_us`].
     pub preemption_us: f64,
 }
 
 impl LatencyModel for FixedLatency {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        if requests.is_empty() { 0.0 } else { non_negative(self.step_us) }
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        if step.requests.is_empty() { 0.0 } else { non_negative(self.step_us) }
     }
 
     fn host(&self) -> HostTimes {
         let FixedLatency { queueing_us, output_token_us, scheduling_us, preemption_us, .. } = *self;
         HostTimes { queueing_us, output_token_us, scheduling_us, preemption_us, ..HostTimes::NONE }
+    }
+
+    /// None is known.
+    fn kv_transfer_time_us(&self, _: TransferDirection, _: u64) -> f64 {
+        0.0
     }
 }

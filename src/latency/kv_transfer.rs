@@ -1,5 +1,6 @@
 //! The sixth delay: copies of KV blocks between GPU and host, and between host and disk.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,11 @@ use crate::error::Result;
 use crate::hardware::HostLink;
 use crate::input::{FileKind, check, json_error, read_text};
 use crate::units::US_PER_S;
+
+/// Longest fixed time of a copy, µs: a thousand seconds.
+const MAX_LATENCY_US: f64 = 1e9;
+/// Bandwidths of links, bytes per second: from a modem's to a thousand times that of any memory.
+const BYTES_PER_S: RangeInclusive<f64> = 1e3..=1e15;
 
 /// The way in which KV blocks are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,7 +125,7 @@ impl KvTransfers {
     /// Reads the constants from JSON, as `ingest` writes them. `name` is the file's name for errors.
     ///
     /// # Errors
-    /// `ErrorKind::Parse` for text that is not such JSON; `ErrorKind::Invalid` unless latencies are at least 0, bandwidths above 0 and contention above 0 and at most 1.
+    /// `ErrorKind::Parse` for text that is not such JSON; `ErrorKind::Invalid` unless latencies are from 0 to 10⁹ µs, bandwidths from 10³ to 10¹⁵ bytes/s and contention above 0 and at most 1.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         let transfers: KvTransfers = serde_json::from_str(text).map_err(|error| json_error(name, error))?;
         let mut problems = Vec::new();
@@ -131,11 +137,15 @@ impl KvTransfers {
         ];
         for (direction, link) in given {
             let (key, Some(link)) = (direction.name(), link) else { continue };
-            if !(link.latency_us >= 0.0 && link.latency_us.is_finite()) {
-                problems.push(format!("{key}.latency_us = {} must be at least 0", link.latency_us));
+            if !(0.0..=MAX_LATENCY_US).contains(&link.latency_us) {
+                problems.push(format!(
+                    "{key}.latency_us = {} must be at least 0 and at most {MAX_LATENCY_US}",
+                    link.latency_us
+                ));
             }
-            if !(link.bytes_per_s > 0.0 && link.bytes_per_s.is_finite()) {
-                problems.push(format!("{key}.bytes_per_s = {} must be above 0", link.bytes_per_s));
+            if !BYTES_PER_S.contains(&link.bytes_per_s) {
+                let (least, most) = (BYTES_PER_S.start(), BYTES_PER_S.end());
+                problems.push(format!("{key}.bytes_per_s = {} must be from {least} to {most}", link.bytes_per_s));
             }
         }
         if !(transfers.contention > 0.0 && transfers.contention <= 1.0) {
@@ -195,6 +205,15 @@ mod tests {
         let error = KvTransfers::from_json("t.json", text).unwrap_err().to_string();
         for part in ["gpu_to_cpu.latency_us = -1", "cpu_to_gpu.bytes_per_s = -5", "contention = 2"] {
             assert!(error.contains(part), "{error}");
+        }
+        // A clock of nanoseconds in 64 bits ends after 584 years.
+        for (key, value) in [("latency_us", "1e18"), ("bytes_per_s", "1e-9"), ("bytes_per_s", "1e300")] {
+            let given = text.replace(
+                &format!("\"{key}\": {}", if key == "latency_us" { "0" } else { "-5" }),
+                &format!("\"{key}\": {value}"),
+            );
+            let error = KvTransfers::from_json("t.json", &given).unwrap_err().to_string();
+            assert!(error.contains(&format!("cpu_to_gpu.{key} = ")), "{error}");
         }
         assert!(KvTransfers::from_json("t.json", "{}").unwrap_err().to_string().contains("gpu_to_cpu"));
     }

@@ -1,19 +1,14 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
-use std::sync::{Arc, OnceLock};
-
 use super::{HostTimes, KvTransfers, LatencyModel, TransferDirection};
 use crate::error::{Error, Result};
-use crate::model::{OwnSampling, SamplerWork};
-use crate::request::Request;
+use crate::step::Step;
 use crate::step_model::StepModel;
 
 /// A [`StepModel`] with [`HostTimes`] around it.
 #[derive(Debug, Clone)]
 pub struct CalibratedRoofline {
     steps: StepModel,
-    /// Step models for other sampler work, by [`SamplerWork::index`]. Each is built when a step first needs it.
-    by_sampler_work: Arc<[OnceLock<StepModel>; SamplerWork::COUNT]>,
     host: HostTimes,
     kv_transfers: Option<KvTransfers>,
 }
@@ -24,8 +19,7 @@ impl CalibratedRoofline {
     pub fn new(steps: StepModel) -> Self {
         let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
         let kv_transfers = steps.host_link().map(KvTransfers::assumed);
-        let by_sampler_work = Arc::new(std::array::from_fn(|_| OnceLock::new()));
-        CalibratedRoofline { steps, by_sampler_work, host, kv_transfers }
+        CalibratedRoofline { steps, host, kv_transfers }
     }
 
     /// Replaces the host's delays.
@@ -67,26 +61,8 @@ impl CalibratedRoofline {
 }
 
 impl LatencyModel for CalibratedRoofline {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.steps.step_time_us(requests)
-    }
-
-    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
-        self.steps.sharing_step_time_us(requests, shared_kv_tokens)
-    }
-
-    fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
-        self.steps.sampler_work(own)
-    }
-
-    fn sampling_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64, work: SamplerWork) -> f64 {
-        let steps = match self.by_sampler_work.get(work.index()) {
-            Some(others) if work != self.steps.plan().sampler_work => {
-                others.get_or_init(|| self.steps.with_sampler_work(work))
-            }
-            _ => &self.steps,
-        };
-        steps.sharing_step_time_us(requests, shared_kv_tokens)
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        self.steps.step_time_us(step)
     }
 
     fn host(&self) -> HostTimes {

@@ -187,7 +187,7 @@ impl Reading<'_> {
         let (attentions, blocks) = (attention::layers(&layers), ffn::layers(&layers));
         let config = self.quantization_config();
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size).within_reason(num_layers, text.log);
-        self.note_omissions(&quantisation, config.is_some() || hf.is_some());
+        let is_noted_as_plain = self.note_omissions(&quantisation, config.is_some() || hf.is_some());
 
         let norm_params = hidden_size.saturating_mul(self.norms(&blocks));
         let storage = Storage {
@@ -217,6 +217,7 @@ impl Reading<'_> {
             group_of_layer,
             sampling: self.sampling(),
             notes: Vec::new(),
+            is_noted_as_plain,
         }
     }
 
@@ -279,7 +280,8 @@ impl Reading<'_> {
         Some(SamplingParams::read(&own))
     }
 
-    fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool) {
+    /// Notes what is not predicted. Returns whether a note says that a name promises a quantisation which is not there.
+    fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool) -> bool {
         let log = self.text.log;
         if self.is_nested {
             let whole = self.outer.text("model_type").unwrap_or("the model");
@@ -290,14 +292,17 @@ impl Reading<'_> {
                 log.note(format!("the layers for multi-token prediction ({key}) are not predicted"));
             }
         }
+        let mut note = None;
         if quantisation.is_empty() && !has_quantisation {
             let origin = self.outer.text("_name_or_path");
-            let note = [Some(self.name), origin].into_iter().flatten().find_map(sounds_quantised);
-            note.into_iter().for_each(|note| log.note(note));
+            note = [Some(self.name), origin].into_iter().flatten().find_map(sounds_quantised);
         }
+        let is_noted = note.is_some();
+        note.into_iter().for_each(|note| log.note(note));
         if self.family.attention == AttentionRule::Mla && self.text.has("head_dim") {
             log.note("head_dim is not used: the latent has its own head sizes");
         }
+        is_noted
     }
 }
 
@@ -315,8 +320,7 @@ fn sounds_quantised(name: &str) -> Option<String> {
 /// The note on a `folder` whose name promises a scheme that its model has not, unless the model has it already.
 pub(super) fn unquantised_note(folder: &str, model: &Model) -> Option<String> {
     let is_plain = matches!(model.main_weight_format(), Some(WeightFormat::Plain(_)));
-    let is_noted = model.notes.iter().any(|note| note.contains("sounds quantised"));
-    sounds_quantised(folder).filter(|_| is_plain && !is_noted)
+    sounds_quantised(folder).filter(|_| is_plain && !model.is_noted_as_plain)
 }
 
 /// Groups equal layers, in order of first appearance, and returns the group of each layer.

@@ -105,7 +105,6 @@ impl OwnSampling {
     pub const PENALTIES: [&str; 2] = ["presence_penalty", "frequency_penalty"];
 
     /// Reads the parameters of a request, under vLLM's names.
-    #[doc(hidden)]
     pub fn read(keys: &Keys<'_>) -> Self {
         let penalties = OwnSampling::PENALTIES.map(|key| keys.number(key, OwnSampling::PENALTY_RANGE));
         OwnSampling::from(&SamplingParams::read_all(keys)).with_penalties(penalties)

@@ -286,6 +286,9 @@ pub struct Model {
     pub sampling: Option<SamplingParams>,
     /// Assumptions of the parser, which users see as warnings.
     pub notes: Vec<String>,
+    /// A note says that a name promises a quantisation which the checkpoint lacks.
+    #[serde(skip)]
+    pub(crate) is_noted_as_plain: bool,
 }
 
 impl Model {

@@ -113,7 +113,7 @@ impl BatchSums {
     }
 
     /// Adds a request; nothing where it schedules nothing.
-    #[inline]
+    #[inline(always)]
     pub fn add_request(&mut self, request: &Request, windows: &[Window]) {
         let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
         if query == 0 {

@@ -85,6 +85,7 @@ fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Ve
         group_of_layer,
         sampling: Some(SamplingParams::default()),
         notes: Vec::new(),
+        is_noted_as_plain: false,
     }
 }
 

@@ -18,7 +18,7 @@ use super::operator::Operator;
 use super::operator_id::{OperatorGroup, OperatorId, OperatorKind, intern, window_suffix};
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
-use super::rows::Step;
+use super::rows::PaddedStep;
 use super::sampler::{self, Sampler};
 use super::streams;
 use super::template::Template;
@@ -187,11 +187,11 @@ impl StepPlan {
     }
 
     /// A batch as entries see it.
-    pub(crate) fn step<'a>(&self, batch: &'a BatchSums) -> Step<'a> {
+    pub(crate) fn step<'a>(&self, batch: &'a BatchSums) -> PaddedStep<'a> {
         let padded_tokens = self.padded_tokens(batch);
         let is_padded = batch.is_decode_only() && self.graph_mode(batch) == GraphMode::Full;
         let decode_rows = if is_padded { padded_tokens } else { batch.num_decodes };
-        Step { batch, padded_tokens, decode_rows, activation: self.activation }
+        PaddedStep { batch, padded_tokens, decode_rows, activation: self.activation }
     }
 
     /// How the step is launched.
@@ -249,8 +249,13 @@ impl Entry {
         self.id
     }
 
+    /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
+    pub(crate) fn rows(&self, step: &PaddedStep<'_>) -> Option<u64> {
+        self.template.kernel.rows(step)
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
-    pub(crate) fn operator(&self, step: &Step<'_>) -> Option<Operator> {
+    pub(crate) fn operator(&self, step: &PaddedStep<'_>) -> Option<Operator> {
         self.template.kernel.operator(step, self.id, self.name, self.count)
     }
 }

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use super::batch::BatchSums;
 
 /// A batch as operators see it.
-pub(crate) struct Step<'a> {
+pub(crate) struct PaddedStep<'a> {
     pub batch: &'a BatchSums,
     /// Scheduled tokens, padded to the captured graph.
     pub padded_tokens: u64,
@@ -46,7 +46,7 @@ pub(super) enum Rows {
 
 impl Rows {
     /// Returns `None` where the step has none.
-    pub fn of(self, step: &Step<'_>) -> Option<u64> {
+    pub fn of(self, step: &PaddedStep<'_>) -> Option<u64> {
         let rows = match self {
             Rows::Padded => step.padded_tokens,
             Rows::PaddedUpTo(most) => Some(step.padded_tokens).filter(|tokens| *tokens <= most)?,

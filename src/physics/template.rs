@@ -9,7 +9,7 @@ use super::matrix::Matrix;
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::operator_id::{OperatorId, OperatorKind};
 use super::projection::{self, GemmShape};
-use super::rows::{Rows, Step};
+use super::rows::{PaddedStep, Rows};
 use super::state_shape::{StateHeads, StateKernel, StateShape};
 use super::work::{Shape, Work};
 use crate::dtype::DType;
@@ -93,8 +93,20 @@ impl KernelTemplate {
         matches!(self, KernelTemplate::Streaming { rows: Rows::FewSampled, .. })
     }
 
+    /// Rows that alone determine the operator of a step; `None` where it has none, and for kernels that depend on more.
+    pub fn rows(&self, step: &PaddedStep<'_>) -> Option<u64> {
+        match self {
+            KernelTemplate::Gemm(matrix) => matrix.rows.of(step),
+            KernelTemplate::Experts(_) | KernelTemplate::AllReduce { .. } => Rows::Padded.of(step),
+            KernelTemplate::Streaming { rows, .. } | KernelTemplate::Exchange { rows, .. } => rows.of(step),
+            KernelTemplate::AttentionPrefill { .. }
+            | KernelTemplate::AttentionDecode { .. }
+            | KernelTemplate::State { .. } => None,
+        }
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
-    pub fn operator(&self, step: &Step<'_>, id: OperatorId, name: &'static str, count: u64) -> Option<Operator> {
+    pub fn operator(&self, step: &PaddedStep<'_>, id: OperatorId, name: &'static str, count: u64) -> Option<Operator> {
         let mut compute_dtype = step.activation;
         let (work, kernel) = match *self {
             KernelTemplate::Gemm(matrix) => {
@@ -161,7 +173,7 @@ fn score_dtype(heads: &AttentionHeads, activation: DType) -> DType {
 }
 
 /// The work of all requests of a step together.
-fn attention(step: &Step<'_>, heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64, pairs: f64) -> Work {
+fn attention(step: &PaddedStep<'_>, heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64, pairs: f64) -> Work {
     let heads = HeadShape::new(heads, step.activation);
     Work { flops: heads.flops(pairs), bytes: heads.bytes(1.0, query_tokens as f64, kv_tokens as f64) }
 }

@@ -16,6 +16,7 @@ use crate::model::Window;
 /// // Three queries after ten tokens see 11, 12 and 13.
 /// assert_eq!(causal_pairs(3, 10), 36);
 /// ```
+#[inline]
 pub fn causal_pairs(query_tokens: u32, computed_tokens: u32) -> u128 {
     let (q, c) = (u128::from(query_tokens), u128::from(computed_tokens));
     q * c + q * (q + 1) / 2
@@ -70,6 +71,7 @@ pub fn chunked_pairs(query_tokens: u32, computed_tokens: u32, chunk_tokens: u64)
 }
 
 /// Visible pairs per head of a chunk under `window`: one of [`causal_pairs`], [`sliding_pairs`], [`chunked_pairs`].
+#[inline]
 pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) -> u128 {
     match window {
         Window::Full => causal_pairs(query_tokens, computed_tokens),
@@ -96,6 +98,7 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
 /// assert_eq!(visible_tokens(Window::Picked(8), 4, 100), 4 * 8);
 /// assert_eq!(visible_tokens(Window::Picked(8), 40, 100), 140);
 /// ```
+#[inline]
 pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -> u64 {
     let computed = u64::from(computed_tokens);
     let earlier = match window {

@@ -10,12 +10,13 @@ use super::tables::{DecodeBatch, StepTables};
 use crate::model::Window;
 use crate::physics::BatchSums;
 use crate::request::{Request, RequestColumns};
+use crate::step::Step;
 use crate::units::real;
 
 /// Requests that are summed together in a batch that is not all plain decodes.
 const BLOCK: usize = 64;
 
-/// A step's requests in a form that [`StepModel::step_time_us`] takes: a slice, vector or array of [`Request`], [`RequestColumns`],
+/// A step in a form that [`StepModel::step_time_us`] takes: a [`Step`]; a slice, vector or array of [`Request`], [`RequestColumns`],
 /// or a [`StepState`], each by reference. This crate alone implements it.
 pub trait StepRequests {
     #[doc(hidden)]
@@ -26,6 +27,25 @@ impl<R: AsRef<[Request]> + ?Sized> StepRequests for &R {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
         steps.time_us_of(self.as_ref())
+    }
+}
+
+impl StepRequests for &Step<'_> {
+    #[inline(always)]
+    fn time_us(self, steps: &StepModel) -> f64 {
+        let Step { requests, shared_kv_tokens, own_sampling } = *self;
+        let steps = steps.for_sampling(own_sampling);
+        if shared_kv_tokens == 0 {
+            return steps.time_us_of(requests);
+        }
+        steps.cpu.dispatch(SharingStep { steps, requests, shared_kv_tokens })
+    }
+}
+
+impl StepRequests for Step<'_> {
+    #[inline(always)]
+    fn time_us(self, steps: &StepModel) -> f64 {
+        (&self).time_us(steps)
     }
 }
 
@@ -50,33 +70,16 @@ impl StepModel {
     /// by operator. The call allocates nothing within the tables and takes no lock. The same requests give the same bits in any order,
     /// in any layout and on any thread. Requests that schedule nothing are ignored; a step without requests takes 0 µs.
     #[inline]
-    pub fn step_time_us(&self, requests: impl StepRequests) -> f64 {
-        requests.time_us(self)
+    pub fn step_time_us(&self, step: impl StepRequests) -> f64 {
+        step.time_us(self)
     }
 
-    /// [`StepModel::step_time_us`] where `shared_kv_tokens` of the cached tokens that decodes read are read by another request of the
-    /// step too: prompts that share a prefix share its KV blocks. The L2 cache holds some of them from one read to the next, so
-    /// that decode attention takes less time. Requests with a window read the end of their context, where nothing is shared.
-    ///
-    /// ```
-    /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
-    ///
-    /// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
-    /// // 32 decodes after 1,024 cached tokens, of which 512 are those of one system prompt.
-    /// let batch = [Request::decode(1024); 32];
-    /// assert!(steps.sharing_step_time_us(&batch, 31 * 512) < 0.97 * steps.step_time_us(&batch));
-    /// # Ok::<(), ridgepoint::Error>(())
-    /// ```
-    pub fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
-        if shared_kv_tokens == 0 {
-            return self.step_time_us(requests);
-        }
-        self.cpu.dispatch(SharingStep { steps: self, requests, shared_kv_tokens })
-    }
-
-    /// Leaves out keys that decodes need not read from memory.
+    /// Leaves out keys that decodes need not read from memory, as `shared_kv_tokens` of them are read by another request too.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is a count")]
     pub(super) fn share(&self, sums: &mut BatchSums, shared_kv_tokens: u64) {
+        if shared_kv_tokens == 0 {
+            return;
+        }
         for (window, reads) in sums.windows.iter_mut().zip(&self.shared_reads) {
             if let Some(reads) = reads {
                 let keys = real(window.decode_kv_tokens);
@@ -97,9 +100,7 @@ impl StepModel {
 
     #[inline(never)]
     fn time_us_of_mixed<S: Simd, L: Layout>(&self, simd: S, requests: L) -> f64 {
-        let mut sums = BatchSums::default();
-        simd.vectorize(Summed { steps: self, requests, sums: &mut sums });
-        self.time_us_of_sums(&sums)
+        simd.vectorize(MixedStep { steps: self, requests })
     }
 
     #[inline]
@@ -114,16 +115,18 @@ impl StepModel {
     #[inline(never)]
     fn windowed_us<S: Simd, L: Layout>(&self, simd: S, tables: &StepTables, requests: L, tokens: u64) -> Option<f64> {
         let mut decodes = DecodeBatch::default();
-        self.add_plain(simd, &mut decodes, requests, tokens);
+        decodes.add_plain(simd, &self.plan.windows, requests, tokens);
         tables.decodes_us(decodes.num_requests, decodes.num_requests, |window| decodes.kv_tokens.get(window).copied())
     }
+}
 
+impl DecodeBatch {
     /// Adds plain decodes with `tokens` computed tokens in all.
     #[inline(always)]
-    fn add_plain<S: Simd, L: Layout>(&self, simd: S, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
+    fn add_plain<S: Simd, L: Layout>(&mut self, simd: S, windows: &[Window], requests: L, tokens: u64) {
         let count = requests.len() as u64;
-        decodes.num_requests += count;
-        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(&self.plan.windows) {
+        self.num_requests += count;
+        for (kv_tokens, window) in self.kv_tokens.iter_mut().zip(windows) {
             *kv_tokens += count
                 + match window {
                     Window::Full => tokens,
@@ -165,6 +168,38 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
     }
 }
 
+/// The time of a step with prefill chunks: summed and looked up within one function, so that nothing is passed through memory.
+struct MixedStep<'a, L> {
+    steps: &'a StepModel,
+    requests: L,
+}
+
+impl<L: Layout> WithSimd for MixedStep<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let MixedStep { steps, requests } = self;
+        let mut sums = BatchSums::default();
+        // Most models have full windows alone: with the window known, summing a request is a few instructions.
+        match &steps.plan.windows[..] {
+            [Window::Full] => Summed { windows: &[Window::Full], requests, sums: &mut sums }.with_simd(simd),
+            windows => simd.vectorize(Summed { windows, requests, sums: &mut sums }),
+        }
+        if sums.num_prefills == 0 {
+            return steps.time_us_of_sums(&sums);
+        }
+        if let Some(tables) = &steps.tables
+            && let Some(time_us) = tables.mixed_us(&sums)
+        {
+            return time_us;
+        }
+        // A copy, so that the sums need not lie in memory before.
+        let sums = sums;
+        steps.time_us_by_operator(&sums)
+    }
+}
+
 /// The time of a step whose decodes read `shared_kv_tokens` keys again.
 struct SharingStep<'a> {
     steps: &'a StepModel,
@@ -182,10 +217,10 @@ impl WithSimd for SharingStep<'_> {
         match requests.plain_tokens(simd) {
             Some(tokens) => {
                 let mut decodes = DecodeBatch::default();
-                steps.add_plain(simd, &mut decodes, requests, tokens);
+                decodes.add_plain(simd, &steps.plan.windows, requests, tokens);
                 decodes.add_to(&mut sums);
             }
-            None => simd.vectorize(Summed { steps, requests, sums: &mut sums }),
+            None => simd.vectorize(Summed { windows: &steps.plan.windows, requests, sums: &mut sums }),
         }
         steps.share(&mut sums, shared_kv_tokens);
         steps.time_us_of_sums(&sums)
@@ -195,7 +230,7 @@ impl WithSimd for SharingStep<'_> {
 /// Adds a batch to `sums`. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
 /// between form a run.
 struct Summed<'a, L> {
-    steps: &'a StepModel,
+    windows: &'a [Window],
     requests: L,
     sums: &'a mut BatchSums,
 }
@@ -205,8 +240,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Summed { steps, requests, sums } = self;
-        let windows = &steps.plan.windows;
+        let Summed { windows, requests, sums } = self;
         let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
             sums.add_request(&request, windows);
@@ -221,7 +255,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
         while start < end {
             let block = requests.part(start..end.min(start + BLOCK));
             match block.plain_tokens(simd) {
-                Some(tokens) => steps.add_plain(simd, &mut decodes, block, tokens),
+                Some(tokens) => decodes.add_plain(simd, windows, block, tokens),
                 None => (0..block.len())
                     .filter_map(|index| block.get(index))
                     .for_each(|request| sums.add_request(&request, windows)),

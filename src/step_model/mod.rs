@@ -11,7 +11,7 @@ mod plain_decodes;
 mod state;
 mod tables;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::correction::Correction;
 use crate::deployment::Deployment;
@@ -80,6 +80,8 @@ pub struct StepModel {
     /// No layer limits the keys that a query sees.
     is_full_attention: bool,
     cpu: pulp::Arch,
+    /// Step models for other sampler work, by [`SamplerWork::index`]. Each is built when a step first needs it.
+    by_sampler_work: Arc<[OnceLock<Box<StepModel>>; SamplerWork::COUNT]>,
 }
 
 impl StepModel {
@@ -167,6 +169,7 @@ impl StepModel {
             launches,
             host_reads,
             notes,
+            by_sampler_work: Arc::default(),
         };
         if !options.operators_only {
             steps.tables = steps.lookup_tables();
@@ -175,11 +178,11 @@ impl StepModel {
     }
 
     /// The same steps with another correction.
-    #[doc(hidden)]
     #[must_use]
     pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
         self.tables = self.tables.and_then(|tables| StepTables::new(tables.operators, Some(&correction)));
         self.correction = Some(correction);
+        self.by_sampler_work = Arc::default();
         self
     }
 
@@ -202,21 +205,30 @@ impl StepModel {
     /// ```
     #[must_use]
     pub fn with_own_sampling(&self, requests: &[OwnSampling]) -> Self {
-        let works = requests.iter().map(|own| self.sampler_work(*own));
-        works.reduce(|all, work| all | work).map_or_else(|| self.clone(), |work| self.with_sampler_work(work))
+        self.for_sampling(requests).clone()
     }
 
-    /// The sampler's work for a request with sampling parameters of its own, or with none.
-    pub fn sampler_work(&self, own: OwnSampling) -> SamplerWork {
-        own.over(&self.plan.sampling)
+    /// The step model for a step whose requests have these sampling parameters of their own: this one where they change nothing.
+    #[inline]
+    fn for_sampling(&self, requests: &[OwnSampling]) -> &Self {
+        if requests.is_empty() { self } else { self.for_sampler_work(requests) }
     }
 
-    /// [`StepModel::with_own_sampling`] of requests that need this work together.
-    pub(crate) fn with_sampler_work(&self, work: SamplerWork) -> Self {
-        let mut steps = self.clone();
-        if work == self.plan.sampler_work {
-            return steps;
+    fn for_sampler_work(&self, requests: &[OwnSampling]) -> &Self {
+        let works = requests.iter().map(|own| own.over(&self.plan.sampling));
+        let work = works.fold(SamplerWork::default(), |all, work| all | work);
+        match self.by_sampler_work.get(work.index()) {
+            Some(other) if work != self.plan.sampler_work => {
+                other.get_or_init(|| Box::new(self.with_sampler_work(work)))
+            }
+            _ => self,
         }
+    }
+
+    /// The same steps with other work of the sampler.
+    fn with_sampler_work(&self, work: SamplerWork) -> Self {
+        let mut steps = self.clone();
+        steps.by_sampler_work = Arc::default();
         steps.plan = steps.plan.with_sampler_work(work);
         let timed = operators_of(&steps.plan).into_iter().filter_map(|operator| {
             let (_, timer) = self.timers.iter().find(|(known, _)| same_kernel(known, &operator))?;
@@ -237,7 +249,6 @@ impl StepModel {
     }
 
     /// The physics behind the prediction, for the laboratory and the bindings.
-    #[doc(hidden)]
     pub fn plan(&self) -> &StepPlan {
         &self.plan
     }
@@ -263,7 +274,6 @@ impl StepModel {
     }
 
     /// A remark if the correction was fitted on other GPUs.
-    #[doc(hidden)]
     pub fn carried_over(&self) -> Option<String> {
         let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
         let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));

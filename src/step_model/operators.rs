@@ -12,11 +12,11 @@ use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
 use crate::physics::{BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
-use crate::request::Request;
+use crate::step::Step;
 use crate::units::US_PER_S;
 
 impl StepModel {
-    /// Predicts the step of `requests` with its breakdown by operator. Independent of the order of the requests.
+    /// Predicts a step with its breakdown by operator. Independent of the order of the requests.
     ///
     /// A batch that the engine would split, being beyond `max_num_seqs` or `max_num_batched_tokens`, is predicted as one step with a
     /// warning.
@@ -24,38 +24,34 @@ impl StepModel {
     /// # Errors
     /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) for a request that
     /// schedules nothing or outgrows `max_model_len`.
-    pub fn estimate(&self, requests: &[Request]) -> Result<StepEstimate> {
-        Ok(self.estimate_sums(self.plan.batch_sums(requests)?))
+    pub fn estimate<'a>(&self, step: impl Into<Step<'a>>) -> Result<StepEstimate> {
+        let step = step.into();
+        let mut sums = self.plan.batch_sums(step.requests)?;
+        self.share(&mut sums, step.shared_kv_tokens);
+        Ok(self.for_sampling(step.own_sampling).estimate_sums(sums))
     }
 
     /// [`StepModel::estimate`] of requests that no scheduler would put into a step: those that schedule nothing are ignored, and those
     /// beyond `max_model_len` are predicted all the same. A step without requests takes no time.
-    #[doc(hidden)]
-    pub fn estimate_unchecked(&self, requests: &[Request]) -> StepEstimate {
-        self.estimate_sums(self.unchecked_sums(requests))
+    pub fn estimate_unchecked<'a>(&self, step: impl Into<Step<'a>>) -> StepEstimate {
+        let step = step.into();
+        self.for_sampling(step.own_sampling).estimate_sums(self.unchecked_sums(step))
     }
 
-    /// The terms that a correction weighs in a step of `requests`: times of operator groups by the tables, and counts. Requests that
-    /// schedule nothing are ignored; all terms are 0 if nothing is scheduled.
-    #[doc(hidden)]
-    pub fn basis(&self, requests: &[Request]) -> Basis {
-        self.sharing_basis(requests, 0)
-    }
-
-    /// [`StepModel::basis`] of [`StepModel::sharing_step_time_us`].
-    #[doc(hidden)]
-    pub fn sharing_basis(&self, requests: &[Request], shared_kv_tokens: u64) -> Basis {
-        let mut sums = self.unchecked_sums(requests);
-        if shared_kv_tokens > 0 {
-            self.share(&mut sums, shared_kv_tokens);
-        }
-        if sums.num_requests() == 0 { Basis::default() } else { self.basis_of(&sums) }
+    /// The terms that a correction weighs in a step: times of operator groups by the tables, and counts. Requests that schedule nothing
+    /// are ignored; all terms are 0 if nothing is scheduled.
+    pub fn basis<'a>(&self, step: impl Into<Step<'a>>) -> Basis {
+        let step = step.into();
+        let sums = self.unchecked_sums(step);
+        if sums.num_requests() == 0 { Basis::default() } else { self.for_sampling(step.own_sampling).basis_of(&sums) }
     }
 
     /// The sums of requests that no scheduler would put into a step: those that schedule nothing are ignored.
-    #[doc(hidden)]
-    pub fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
-        BatchSums::unchecked(requests, &self.plan.windows)
+    pub fn unchecked_sums<'a>(&self, step: impl Into<Step<'a>>) -> BatchSums {
+        let step = step.into();
+        let mut sums = BatchSums::unchecked(step.requests, &self.plan.windows);
+        self.share(&mut sums, step.shared_kv_tokens);
+        sums
     }
 
     fn estimate_sums(&self, batch: BatchSums) -> StepEstimate {
@@ -138,6 +134,7 @@ impl StepModel {
             let bound_us = count * call.bound_us;
             OperatorEstimate {
                 name: operator.name,
+                kind: Some(operator.id.kind),
                 group: Some(operator.group),
                 count: operator.count,
                 flops: count * operator.flops,
@@ -175,9 +172,14 @@ impl StepModel {
 
     /// Shortens the calls that run at the same time as others.
     pub(super) fn overlap(&self, calls: &mut [(Operator, OperatorTime)], batch: &BatchSums) {
-        if self.plan.padded_tokens(batch) <= self.plan.overlapped_tokens {
+        if self.overlaps(batch) {
             overlap(calls);
         }
+    }
+
+    /// Whether calls of a step run at the same time as others.
+    pub(super) fn overlaps(&self, batch: &BatchSums) -> bool {
+        self.plan.padded_tokens(batch) <= self.plan.overlapped_tokens
     }
 
     /// Time of one call of `operator`, which `timer` is for. `work` has the step's other operators.
@@ -255,6 +257,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::hardware::Hardware;
     use crate::model::{Model, OwnSampling, SamplingParams};
+    use crate::request::Request;
     use crate::step_model::Options;
 
     fn steps(model: &str, generation_config: GenerationConfig) -> StepModel {
@@ -308,6 +311,13 @@ mod tests {
                 told.estimate(&batch()).expect("possible").step_time_us
             );
             assert_eq!(requests.basis(&batch()).get(Term::PenalisedRequests), penalised);
+            let (batch, own) = (batch(), [OwnSampling::from(&own)]);
+            let step = Step::from(&batch).with_own_sampling(&own);
+            assert_eq!(server.step_time_us(step), told.step_time_us(&batch));
+            let (shared, of_server) = (step.with_shared_kv_tokens(100), Step::from(&batch).with_shared_kv_tokens(100));
+            assert_eq!(server.step_time_us(shared), requests.step_time_us(of_server));
+            assert_eq!(server.estimate_unchecked(shared), requests.estimate_unchecked(of_server));
+            assert_eq!(server.basis(shared), requests.basis(of_server));
         }
     }
 

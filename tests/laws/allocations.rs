@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, Step, StepModel};
 
 /// Dense under a full window, windows of both kinds, experts, latent attention: (model, GPUs).
 const MODELS: [(&str, u32); 5] =
@@ -116,11 +116,12 @@ fn the_five_delays_allocate_nothing() {
         for (batch_name, batch) in batches() {
             let prompt = Request::prefill(700, 0);
             let count = allocations(|| {
-                latency.step_time_us(black_box(&batch))
-                    + latency.queueing_time_us(black_box(&prompt))
-                    + latency.output_token_processing_time_us()
-                    + latency.scheduling_processing_time_us()
-                    + latency.preemption_processing_time_us()
+                let host = latency.host();
+                latency.step_time_us(&Step::from(black_box(&batch)))
+                    + host.queueing_time_us(black_box(&prompt))
+                    + host.output_token_processing_time_us()
+                    + host.scheduling_processing_time_us()
+                    + host.preemption_processing_time_us()
             });
             assert_eq!(count, 0, "{name}: {batch_name}");
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, FixedLatency, HostTimes, LatencyModel};
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, Step, StepModel};
 
 /// How much faster a step with another request may be: measured kernels have steps of a few percent at tile boundaries.
 const DIP: f64 = 0.06;
@@ -62,12 +62,13 @@ fn absurd_request() -> impl Strategy<Value = Request> {
 
 fn five(model: &dyn LatencyModel, batch: &[Request]) -> [f64; 5] {
     let prompt = batch.first().copied().unwrap_or(Request::prefill(1, 0));
+    let host = model.host();
     [
-        model.step_time_us(batch),
-        model.queueing_time_us(&prompt),
-        model.output_token_processing_time_us(),
-        model.scheduling_processing_time_us(),
-        model.preemption_processing_time_us(),
+        model.step_time_us(&Step::from(batch)),
+        host.queueing_time_us(&prompt),
+        host.output_token_processing_time_us(),
+        host.scheduling_processing_time_us(),
+        host.preemption_processing_time_us(),
     ]
 }
 
@@ -78,7 +79,7 @@ proptest! {
     fn the_order_of_requests_does_not_matter(model in any_model(), batch in prop::collection::vec(any_request(), 1..40)) {
         let mut backwards = batch.clone();
         backwards.reverse();
-        prop_assert_eq!(model.1.step_time_us(&batch).to_bits(), model.1.step_time_us(&backwards).to_bits(), "{}", model.0);
+        prop_assert_eq!(model.1.step_time_us(&Step::from(&batch)).to_bits(), model.1.step_time_us(&Step::from(&backwards)).to_bits(), "{}", model.0);
     }
 
     #[test]
@@ -101,17 +102,17 @@ proptest! {
     fn another_request_takes_no_less_time(
         model in any_model(), batch in prop::collection::vec(any_request(), 1..40), extra in any_request(),
     ) {
-        let before = model.1.step_time_us(&batch);
+        let before = model.1.step_time_us(&Step::from(&batch));
         let mut more = batch.clone();
         more.push(extra);
-        let after = model.1.step_time_us(&more);
+        let after = model.1.step_time_us(&Step::from(&more));
         prop_assert!(after >= before * (1.0 - DIP), "{}: {:?} + {:?}: {} µs, then {} µs", model.0, batch, extra, before, after);
     }
 
     #[test]
     fn a_longer_prompt_takes_no_less_time_to_arrive(model in any_model(), tokens in 1u32..100_000, more in 0u32..100_000) {
         let (short, long) = (Request::prefill(tokens, 0), Request::prefill(tokens + more, 0));
-        prop_assert!(model.1.queueing_time_us(&long) >= model.1.queueing_time_us(&short), "{}", model.0);
+        prop_assert!(model.1.host().queueing_time_us(&long) >= model.1.host().queueing_time_us(&short), "{}", model.0);
     }
 }
 
@@ -126,19 +127,19 @@ fn the_roofline_adds_nothing_to_the_predicted_step() {
     ];
     for batch in batches {
         let estimate = latency.steps().estimate_unchecked(&batch).step_time_us;
-        let step_us = latency.step_time_us(&batch);
+        let step_us = latency.step_time_us(&Step::from(&batch));
         assert_eq!(step_us.to_bits(), latency.steps().step_time_us(&batch).to_bits(), "{batch:?}");
         assert!((step_us / estimate - 1.0).abs() < 1e-3, "{step_us} for {estimate}: {batch:?}");
     }
-    assert_eq!(latency.step_time_us(&[]).to_bits(), 0f64.to_bits());
+    assert_eq!(latency.step_time_us(&Step::default()).to_bits(), 0f64.to_bits());
 }
 
 #[test]
 fn a_host_is_what_it_is_said_to_be() {
     let host = HostTimes { queueing_us: 100.0, queueing_us_per_token: 2.0, ..HostTimes::NONE };
     let latency = roofline("llama-3.1-8b", "h100", 1).with_host(host);
-    assert_eq!(latency.queueing_time_us(&Request::prefill(50, 0)).to_bits(), 200f64.to_bits());
-    assert_eq!(latency.output_token_processing_time_us().to_bits(), 0f64.to_bits());
+    assert_eq!(latency.host().queueing_time_us(&Request::prefill(50, 0)).to_bits(), 200f64.to_bits());
+    assert_eq!(latency.host().output_token_processing_time_us().to_bits(), 0f64.to_bits());
 }
 
 #[test]
@@ -151,6 +152,6 @@ fn coefficients_that_cannot_be_count_as_nothing() {
         ..BlackBox::default()
     };
     let batch = [Request::decode(5), Request::prefill(100, 0)];
-    assert_eq!(broken.step_time_us(&batch).to_bits(), 10f64.to_bits());
-    assert_eq!(broken.queueing_time_us(&batch[1]).to_bits(), 0f64.to_bits());
+    assert_eq!(broken.step_time_us(&Step::from(&batch)).to_bits(), 10f64.to_bits());
+    assert_eq!(broken.host().queueing_time_us(&batch[1]).to_bits(), 0f64.to_bits());
 }

@@ -111,7 +111,7 @@ fn a_golden_number_that_is_off_is_noticed() {
 #[test]
 fn the_interface_is_the_documented_one() {
     let new: fn(&Model, &Hardware, &Deployment) -> Result<StepModel, Error> = StepModel::new;
-    let estimate: fn(&StepModel, &[Request]) -> Result<StepEstimate, Error> = StepModel::estimate;
+    let estimate: fn(&StepModel, &[Request]) -> Result<StepEstimate, Error> = |steps, batch| steps.estimate(batch);
     let model = Model::find("meta-llama/Llama-3.1-8B-Instruct").expect("built in");
     let step_model = new(&model, &Hardware::find("H100").expect("built in"), &Deployment::default()).expect("fits");
     let mut batch = vec![Request::decode(2048); 64];

@@ -3,16 +3,19 @@
 use crate::compare;
 
 use compare::is_rel;
-use ridgepoint::dtype::{MatmulFormat, WeightFormat};
+use ridgepoint::Provenance;
+use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::dtype::WeightFormat;
 use ridgepoint::physics::projection::GemmShape;
 use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::unstable::efficiency::curve::{CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
-use ridgepoint::unstable::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
-use ridgepoint::unstable::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
+use ridgepoint::unstable::efficiency::family::{
+    ALL_REDUCE, AllReduceKind, AttentionKey, DECODE, GEMM, HeadSize, KernelFamily, MOE, MoeKey, OfSeries, PREFILL,
+    Routing,
 };
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::unstable::efficiency::table::Series;
-use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Provenance, Request, StepEstimate, StepModel};
+use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
@@ -29,27 +32,31 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
     step_model.estimate_unchecked(&batch)
 }
 
-fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
+/// The series of a GPU whose key is wanted, and the key.
+fn series<K: OfSeries>(
+    family: &'static KernelFamily,
+    gpu: &str,
+    is_wanted: impl Fn(&K) -> bool,
+) -> (K, std::sync::Arc<Series>) {
     let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &Engine::default(), None);
-    let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
-    let found = tables.nearest::<F>(distance, 1, &[]).expect("such a series").remove(0);
+    let distance = |key: &K| if is_wanted(key) { 0.0 } else { f64::INFINITY };
+    let found = tables.nearest(family, distance, 1, &[]).expect("such a series").remove(0);
     assert!(!found.is_fallback);
-    found.series
+    (found.key, found.series)
 }
 
 /// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
-fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f64]) -> Timed) {
-    let chip = Chip::new(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
+fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> Timed) {
+    let chip = chip_of(gpu, series);
     let (grid, name) = (&series.grid, series.key.to_string());
-    let last = F::AXES.len() - 1;
+    let last = grid.axes.len() - 1;
     let at = |cell: usize| grid.point(cell);
     let (mut knots, mut between) = (0, 0);
     for offset in (0..grid.num_cells()).step_by(1 + grid.num_cells() / 400) {
         let Some(residual) = grid.measured(offset) else { continue };
         let point = at(offset);
-        let shape = F::shape(&series.key, &point);
-        let expected =
-            (F::time_us(&series.coefficients, &shape, &chip) * residual.exp()).max(F::bound_us(&shape, &chip));
+        let shape = series.key.shape(&point);
+        let expected = (shape.time_us(&series.coefficients, &chip) * residual.exp()).max(shape.bound_us(&chip));
         let (time_us, provenance) = time(&point);
         assert_eq!(provenance, Provenance::Measured, "{gpu} {name} {point:?}");
         assert!(is_rel(time_us, expected, REL_RESIDUAL_ROUNDING), "{gpu} {name} {point:?}: {time_us}, not {expected}");
@@ -68,41 +75,45 @@ fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f
     assert!(knots > 0 && between > 0, "{gpu} {name}: {knots} knots, {between} between");
 }
 
-fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
-    Chip::new(&Hardware::find(gpu).expect("built in"), F::compute_dtype(key)).expect("has the unit")
+fn chip_of(gpu: &str, series: &Series) -> Chip {
+    Chip::new(&Hardware::find(gpu).expect("built in"), series.key.compute_dtype()).expect("has the unit")
 }
 
 #[test]
 fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
     for gpu in OWN_TABLES {
-        let gemm = series::<GemmModel>(gpu, |key| *key == MatmulFormat::Bfloat16);
+        let (gemm_key, gemm) = series(&GEMM, gpu, |key: &MatmulFormat| *key == MatmulFormat::Bfloat16);
         assert_provenance(gpu, &gemm, |p| {
-            let shape = GemmModel::shape(&gemm.key, p);
-            GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Provenance::Measured).time(p[2])
+            let shape = GemmModel::shape(&gemm_key, p);
+            GemmCurve::new(&gemm, shape, chip_of(gpu, &gemm), Provenance::Measured).time(p[2])
         });
-        let decode = series::<DecodeModel>(gpu, |key| key.head_size == HeadSize::Plain(128) && key.window.is_none());
+        let (decode_key, decode) =
+            series(&DECODE, gpu, |key: &AttentionKey| key.head_size == HeadSize::Plain(128) && key.window.is_none());
         assert_provenance(gpu, &decode, |p| {
-            let shape = DecodeModel::shape(&decode.key, p);
-            DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Provenance::Measured)
-                .time(&shape)
+            let shape = DecodeModel::shape(&decode_key, p);
+            DecodeCurve::new(&decode, p[0], p[1], chip_of(gpu, &decode), Provenance::Measured).time(&shape)
         });
-        let prefill = series::<PrefillModel>(gpu, |key| key.head_size == HeadSize::Plain(128) && key.window.is_none());
+        let (prefill_key, prefill) =
+            series(&PREFILL, gpu, |key: &AttentionKey| key.head_size == HeadSize::Plain(128) && key.window.is_none());
         assert_provenance(gpu, &prefill, |p| {
-            let shape = PrefillModel::shape(&prefill.key, p);
-            PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Provenance::Measured)
-                .time(&shape, shape.batch, None)
+            let shape = PrefillModel::shape(&prefill_key, p);
+            PrefillCurve::new(&prefill, p[0], p[1], chip_of(gpu, &prefill), Provenance::Measured).time(
+                &shape,
+                shape.batch,
+                None,
+            )
         });
-        let moe = series::<MoeModel>(gpu, |key| {
+        let (moe_key, moe) = series(&MOE, gpu, |key: &MoeKey| {
             key.format == MatmulFormat::Bfloat16 && key.routing == Routing::PowerLaw(1.01)
         });
         assert_provenance(gpu, &moe, |p| {
-            let shape = MoeModel::shape(&moe.key, p);
-            let chip = chip_of::<MoeModel>(gpu, &moe.key);
-            MoeCurve::new(&[(&moe, 1.0, Provenance::Measured)], shape, p[0], p[1], chip).time(p[2])
+            let shape = MoeModel::shape(&moe_key, p);
+            let chip = chip_of(gpu, &moe);
+            MoeCurve::new(&[(&moe_key, &moe, 1.0, Provenance::Measured)], shape, p[0], p[1], chip).time(p[2])
         });
-        let all_reduce = series::<AllReduceModel>(gpu, |key| *key == AllReduceKind::Graph);
+        let (_, all_reduce) = series(&ALL_REDUCE, gpu, |key: &AllReduceKind| *key == AllReduceKind::Graph);
         assert_provenance(gpu, &all_reduce, |p| {
-            let chip = chip_of::<AllReduceModel>(gpu, &all_reduce.key);
+            let chip = chip_of(gpu, &all_reduce);
             CollectiveCurve::all_reduce(&all_reduce, p[0], chip, Provenance::Measured).time(p[1])
         });
     }
@@ -110,11 +121,11 @@ fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
 
 #[test]
 fn a_similar_or_foreign_series_never_claims_a_measurement() {
-    let gemm = series::<GemmModel>("h100", |key| *key == MatmulFormat::Bfloat16);
+    let (gemm_key, gemm) = series(&GEMM, "h100", |key: &MatmulFormat| *key == MatmulFormat::Bfloat16);
     let cell = (0..gemm.grid.num_cells()).find(|cell| gemm.grid.measured(*cell).is_some()).expect("a measured cell");
     let point = gemm.grid.point(cell);
-    let shape = GemmModel::shape(&gemm.key, &point);
-    let chip = chip_of::<GemmModel>("h100", &gemm.key);
+    let shape = GemmModel::shape(&gemm_key, &point);
+    let chip = chip_of("h100", &gemm);
     let as_if = |matched| GemmCurve::new(&gemm, shape, chip, matched).time(point[2]).1;
     assert_eq!(as_if(Provenance::Measured), Provenance::Measured);
     assert_eq!(as_if(Provenance::Clamped), Provenance::Clamped);
@@ -214,10 +225,15 @@ fn measured_kernels_of_gated_delta_nets_come_back() {
 }
 
 /// The GPU and the engine whose series answers nearest by `distance`.
-fn nearest<F: Family>(gpu: &str, engine: &str, distance: impl Fn(&F::Key) -> f64) -> (String, String) {
+fn nearest<K: OfSeries>(
+    family: &'static KernelFamily,
+    gpu: &str,
+    engine: &str,
+    distance: impl Fn(&K) -> f64,
+) -> (String, String) {
     let engine = Engine::parse(engine, None).expect("a known engine");
     let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &engine, None);
-    let found = tables.nearest::<F>(distance, 1, &[]).expect("such a series").remove(0);
+    let found = tables.nearest(family, distance, 1, &[]).expect("such a series").remove(0);
     (found.gpu, found.engine.expect("built-in tables have one").to_string())
 }
 
@@ -225,7 +241,7 @@ fn nearest<F: Family>(gpu: &str, engine: &str, distance: impl Fn(&F::Key) -> f64
 fn an_engine_that_was_not_measured_on_a_gpu_has_its_kernels_of_the_same_chip() {
     let attention = |gpu, engine: &str| {
         let key = |engine: &str| format!("{engine}/bfloat16/d128/full");
-        nearest::<DecodeModel>(gpu, engine, |of| match of.to_string() {
+        nearest(&DECODE, gpu, engine, |of: &AttentionKey| match of.to_string() {
             of if of == key(engine) => 0.0,
             of if of == key("vllm-0.24") => 0.05,
             _ => f64::INFINITY,
@@ -247,5 +263,5 @@ fn an_engine_that_was_not_measured_on_a_gpu_has_its_kernels_of_the_same_chip() {
     );
     // Projections differ less between engines than between the two GPUs.
     let projection = |key: &MatmulFormat| if *key == MatmulFormat::Bfloat16 { 0.0 } else { f64::INFINITY };
-    assert_eq!(nearest::<GemmModel>("gb200", "trtllm-1.3", projection).0, "gb200");
+    assert_eq!(nearest(&GEMM, "gb200", "trtllm-1.3", projection).0, "gb200");
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use ridgepoint::Provenance;
 use ridgepoint::unstable::efficiency::curve::CollectiveCurve;
-use ridgepoint::unstable::efficiency::family::AllReduceKind;
-use ridgepoint::unstable::efficiency::kernel_model::{AllReduceModel, Chip};
+use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Table;
-use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Provenance, Request, StepModel};
+use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
 const BENCH_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench_data");
@@ -287,9 +288,9 @@ proptest! {
         let text = damaged(shipped("h100_sxm", "allreduce").into_bytes(), &edits);
         let h100 = Hardware::find("h100").expect("built in");
         let chip = Chip::new(&h100, DType::Bfloat16).expect("has the unit");
-        let Ok(table) = Table::<AllReduceModel>::parse("h100_sxm", "damaged", text) else { return Ok(()) };
+        let Ok(table) = Table::parse(&ALL_REDUCE, "h100_sxm", "damaged", text) else { return Ok(()) };
         for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
-            let Ok(Some(series)) = table.series(&kind, &chip, &[]) else { continue };
+            let Ok(Some(series)) = table.series(&SeriesKey::AllReduce(kind), &chip, &[]) else { continue };
             for gpus in [2.0, 3.0, 4.0, 64.0] {
                 let curve = CollectiveCurve::all_reduce(&series, gpus, chip, Provenance::Measured);
                 for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {

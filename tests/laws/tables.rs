@@ -6,8 +6,9 @@ use ridgepoint::{DType, Deployment, Engine, Error, ErrorKind, Hardware, Model, O
 use std::path::{Path, PathBuf};
 
 use compare::is_rel;
+use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
+use ridgepoint::unstable::efficiency::family::GEMM;
 use tempfile::TempDir;
 
 /// Residuals are kept as `f32`.
@@ -354,7 +355,9 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
 #[test]
 fn only_a_table_that_is_not_there_is_a_missing_measurement() {
     let tables = Tables::new(&Hardware::find("h100").expect("built in"), &Engine::default(), None);
-    let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY, 1, &[]) else { panic!("no series is at hand") };
+    let Err(missing) = tables.nearest(&GEMM, |_: &MatmulFormat| f64::INFINITY, 1, &[]) else {
+        panic!("no series is at hand")
+    };
     assert!(missing.kind() == ErrorKind::MissingTable);
     assert!(missing.to_string().contains("gemm") && missing.to_string().contains("h100_sxm"), "{missing}");
     let peak = Hardware::find("a100").expect("built in").peak_dense_flop_per_s(DType::Fp8);

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ridgepoint_queueing_time_us(
 ) -> RidgepointStatus {
     let arrival = Request::prefill(num_prompt_tokens, 0);
     // SAFETY: as the caller promises.
-    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.queueing_time_us(&arrival))) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.host().queueing_time_us(&arrival))) }
 }
 
 /// Time from the end of the step that sampled a token until the client has it, µs. It delays the token, not the engine.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ridgepoint_output_token_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.output_token_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.host().output_token_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per step, µs. Asynchronous scheduling hides it behind the previous step.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ridgepoint_scheduling_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.scheduling_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.host().scheduling_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per preempted request, µs. The recomputed tokens are part of later steps.
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ridgepoint_preemption_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.preemption_processing_time_us())) }
+    unsafe { answer(model, ("out_us", out_us), error, |latency| Ok(latency.host().preemption_processing_time_us())) }
 }
 
 /// Directions in which KV blocks are copied.

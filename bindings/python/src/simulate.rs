@@ -92,7 +92,8 @@ fn replayed(
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);
     let mut sampler = SpreadSampler::new(predictor);
-    let replayed = replay(&steps.latency, &engine.config, &mut *source.workload, &mut sampler).map_err(raised)?;
+    let replayed =
+        replay(&steps.latency, &engine.config, &mut *source.workload, &mut [&mut sampler]).map_err(raised)?;
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
     warnings.extend(replayed.notes(&engine.config));

@@ -202,22 +202,22 @@ impl StepModel {
 
     /// Time from sending a request until the engine can schedule it, µs.
     fn queueing_time_us(&self, prompt_tokens: u32) -> f64 {
-        self.latency.queueing_time_us(&Request::prefill(prompt_tokens, 0))
+        self.latency.host().queueing_time_us(&Request::prefill(prompt_tokens, 0))
     }
 
     /// Time from the end of a step until the client has its token, µs.
     fn output_token_processing_time_us(&self) -> f64 {
-        self.latency.output_token_processing_time_us()
+        self.latency.host().output_token_processing_time_us()
     }
 
     /// Time of the engine's host thread per step, µs.
     fn scheduling_processing_time_us(&self) -> f64 {
-        self.latency.scheduling_processing_time_us()
+        self.latency.host().scheduling_processing_time_us()
     }
 
     /// Time of the engine's host thread per preempted request, µs.
     fn preemption_processing_time_us(&self) -> f64 {
-        self.latency.preemption_processing_time_us()
+        self.latency.host().preemption_processing_time_us()
     }
 
     /// Time to copy KV blocks between GPU and host, or host and disk, µs.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, ErrorKind, Hardware};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
@@ -24,7 +25,7 @@ pub fn load(dirs: &[PathBuf], hardware: &Hardware, data_dir: Option<&Path>) -> R
         return Err(errors.into());
     }
     notes.append(&mut all.notes);
-    Ok((Rows::from_measurements(&all, hardware)?, notes))
+    Ok((Rows::from_measurements(&all, hardware, &Exclusions::find(data_dir)?)?, notes))
 }
 
 fn load_one(

@@ -69,8 +69,8 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let folder = args.out.as_ref().map(|out| OutputFolder::make(out.join(&hardware.name))).transpose()?;
     let file = |folder: &OutputFolder, operator: &str| folder.path.join(format!("{operator}.csv"));
     if let Some(folder) = &folder {
-        for rows in rows.families().filter(|rows| rows.count() > 0) {
-            outputs.probe(&file(folder, rows.operator()), Kind::EfficiencyTable)?;
+        for rows in rows.families().iter().filter(|rows| rows.count() > 0) {
+            outputs.probe(&file(folder, rows.of.family.operator), Kind::EfficiencyTable)?;
         }
     }
     let lender = args.borrow_from.as_ref().map(|name| ridgepoint_replay::find_hardware(data_dir, name)).transpose()?;
@@ -151,7 +151,7 @@ impl<'a> Work<'a> {
             Some(_) => 1,
             None => 2,
         };
-        let folds = rows.families().filter(|rows| rows.count() > 0).count() as u64 * FOLDS * passes;
+        let folds = rows.families().iter().filter(|rows| rows.count() > 0).count() as u64 * FOLDS * passes;
         Work {
             rows,
             hardware,
@@ -168,15 +168,15 @@ impl<'a> Work<'a> {
     fn all(&mut self) -> Result<(), Failure> {
         for rows in self.rows.families() {
             self.operator(rows)?;
-            self.off_table(rows.operator())?;
+            self.off_table(rows.of.family.operator)?;
         }
         self.off_table(MIXED)?;
         self.off_table(LATENT_BLOCK)?;
         self.off_table(SMALL_KERNELS)
     }
 
-    fn operator(&mut self, rows: &dyn FamilyRows) -> Result<(), Failure> {
-        let operator = rows.operator();
+    fn operator(&mut self, rows: &FamilyRows) -> Result<(), Failure> {
+        let operator = rows.of.family.operator;
         self.bar.set_message(operator);
         let tick = || self.bar.inc(1);
         let report = match &self.tables {

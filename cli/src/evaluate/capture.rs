@@ -105,7 +105,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         max_concurrency: args.max_concurrency,
     };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let mut report = judge_capture(captured, server, others.as_ref(), AnsweredRequests(bar.clone()))?;
+    let mut report = judge_capture(captured, server, others.as_ref(), &mut [&mut AnsweredRequests(bar.clone())])?;
     bar.finish_and_clear();
     if let Some((distributions, threshold_ms)) = report.distributions.as_mut().zip(args.long_gap_ms) {
         distributions.set_threshold_ms(threshold_ms);

@@ -10,7 +10,7 @@ use ridgepoint_replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
 use ridgepoint_replay::workload::Content;
-use ridgepoint_replay::{EngineConfig, KvMetrics, Metrics, Replay, RequestRecord};
+use ridgepoint_replay::{EngineConfig, KvMetrics, Metrics, Observer, Replay, RequestRecord};
 
 use crate::output::{Force, Kind, OutputFile, Outputs};
 
@@ -73,8 +73,25 @@ pub struct Files {
     otlp: Option<OutputFile>,
 }
 
-/// Observers of the replay that collect what files hold: token times of the JSON, token lines, spans and the trace.
-pub type Collected = (Option<TokenTimes>, (Option<TokenSteps>, (Option<OtlpTrace>, Option<PerfettoTrace<File>>)));
+/// Observers of the replay that collect what files contain.
+pub struct Collected {
+    /// For the JSON of each request.
+    token_times: Option<TokenTimes>,
+    token_lines: Option<TokenSteps>,
+    spans: Option<OtlpTrace>,
+    trace: Option<PerfettoTrace<File>>,
+}
+
+impl Collected {
+    /// Those that a file needs.
+    pub fn observers(&mut self) -> Vec<&mut dyn Observer> {
+        fn given<O: Observer>(observer: &mut Option<O>) -> Option<&mut dyn Observer> {
+            observer.as_mut().map(|observer| observer as &mut dyn Observer)
+        }
+        let Collected { token_times, token_lines, spans, trace } = self;
+        [given(token_times), given(token_lines), given(spans), given(trace)].into_iter().flatten().collect()
+    }
+}
 
 /// The server and the load of a replay, for the files that name them.
 pub struct Replayed<'a> {
@@ -104,10 +121,13 @@ impl Files {
             otlp: open(&args.output_otlp, Kind::Otlp)?,
         };
         let trace = files.trace.as_mut().map(|file| file.write(|out| out.try_clone())).transpose()?;
-        let token_times = args.save_detailed.then(TokenTimes::default);
-        let token_steps = files.tokens.is_some().then(TokenSteps::default);
-        let spans = files.otlp.is_some().then(OtlpTrace::default);
-        Ok((files, (token_times, (token_steps, (spans, trace.map(PerfettoTrace::new))))))
+        let collected = Collected {
+            token_times: args.save_detailed.then(TokenTimes::default),
+            token_lines: files.tokens.is_some().then(TokenSteps::default),
+            spans: files.otlp.is_some().then(OtlpTrace::default),
+            trace: trace.map(PerfettoTrace::new),
+        };
+        Ok((files, collected))
     }
 
     /// Writes all files, then gives them their names.
@@ -116,11 +136,12 @@ impl Files {
     /// The first that cannot be written.
     pub fn write(
         self,
-        (token_times, (token_steps, (spans, trace))): Collected,
+        collected: Collected,
         of: &Replayed<'_>,
         (replay, metrics): (&Replay, &Metrics),
         kv_metrics: Option<&KvMetrics>,
     ) -> Result<()> {
+        let Collected { token_times, token_lines, spans, trace } = collected;
         let mut done = Vec::new();
         if let Some(mut file) = self.json {
             file.write(|out| write_vllm_bench(out, &of.bench, replay, metrics, token_times.as_ref()))?;
@@ -134,7 +155,7 @@ impl Files {
             file.write(|_| trace.finish(&replay.records, kv_metrics))?;
             done.push(file);
         }
-        if let Some((mut file, tokens)) = self.tokens.zip(token_steps) {
+        if let Some((mut file, tokens)) = self.tokens.zip(token_lines) {
             file.write(|out| tokens.write(out, &of.meta, &replay.records, of.contents))?;
             done.push(file);
         }

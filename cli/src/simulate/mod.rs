@@ -17,9 +17,9 @@ use clap::Args;
 use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
-use ridgepoint_replay::KvWatch;
 use ridgepoint_replay::export::TokenMeta;
-use ridgepoint_replay::workload::{KeptContents, check_memory};
+use ridgepoint_replay::workload::{KeptContents, check_block_memory, check_memory};
+use ridgepoint_replay::{KvWatch, Observer};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
@@ -73,6 +73,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
+    check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
     let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {
@@ -103,20 +104,23 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
     let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let (files, collected) = Files::create(&args.output, &mut outputs)?;
-    let watch = args.output.kv_metrics.then(KvWatch::default);
-    let observer = ((collected, AnsweredRequests(bar.clone())), watch);
+    let (files, mut collected) = Files::create(&args.output, &mut outputs)?;
+    let mut watch = args.output.kv_metrics.then(KvWatch::default);
+    let mut answered = AnsweredRequests(bar.clone());
+    let mut observers = collected.observers();
+    observers.push(&mut answered);
+    observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
-    let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, AnsweredRequests(bar.clone()));
+    let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, &mut [&mut AnsweredRequests(bar.clone())]);
     // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
         let compare = || server.fewer_tiers(&with_tier);
         let compared = (num_compared > 0).then(|| scope.spawn(compare));
-        (server.replay(&mut sent, observer), compared.map(ScopedJoinHandle::join))
+        (server.replay(&mut sent, &mut observers), compared.map(ScopedJoinHandle::join))
     });
     bar.finish_and_clear();
-    let (mut replayed, ((collected, _), watch)) = replayed?;
+    let mut replayed = replayed?;
     sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
     let start = cold
         .as_ref()

@@ -81,9 +81,9 @@ fn vllms_own_flops_are_ours_but_for_the_causal_mask() {
 }
 
 #[test]
-fn ones_own_engine_takes_the_four_commands_of_the_readme() {
-    let readme = include_str!("../../../README.md");
-    let (_, section) = readme.split_once("## Your own engine").unwrap();
+fn ones_own_engine_takes_the_four_commands_of_the_guide() {
+    let guide = include_str!("../../../docs/guide.md");
+    let (_, section) = guide.split_once("## Your own engine").unwrap();
     let block = section.split("```").nth(1).unwrap().strip_prefix("sh\n").unwrap();
     let folder = Folder::new();
     let argument = |word: &str| if word.starts_with("mine") { folder.path(word) } else { word.to_owned() };

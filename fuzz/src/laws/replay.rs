@@ -111,7 +111,7 @@ pub fn law(bytes: &[u8]) {
 fn run(case: &Case) -> (Replay, Recorder) {
     let mut seen = Recorder::default();
     let mut load = load(case.requests.clone(), case.concurrency);
-    let replayed = replay(&case.latency, &case.config, load.as_mut(), &mut seen);
+    let replayed = replay(&case.latency, &case.config, load.as_mut(), &mut [&mut seen]);
     (replayed.expect("a sound engine and load"), seen)
 }
 

@@ -4,15 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use super::family::Calibrated;
+use super::families::{features, label};
+use super::family::CalibratedFamily;
 use super::fill::estimate;
 use super::fit::fit_coefficients;
 use super::trees::Forest;
-use ridgepoint::unstable::efficiency::family::{Family, Key};
+use ridgepoint::Provenance;
+use ridgepoint::unstable::efficiency::family::{CallShape, SeriesKey};
 use ridgepoint::unstable::efficiency::grid::Grid;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Series;
-use ridgepoint::{Error, Hardware, Provenance, Result};
+use ridgepoint::{Error, Hardware, Result};
 
 /// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of
 /// the measurement. The estimate replaces it.
@@ -20,9 +22,9 @@ const GLITCH_LOG_RATIO: f64 = 0.405;
 
 /// One measured call, placed on the grid of its series.
 #[derive(Debug, Clone)]
-pub struct Row<F: Family> {
+pub struct Row {
     /// Series.
-    pub key: F::Key,
+    pub key: SeriesKey,
     /// Coordinates on the series' axes.
     pub point: Vec<f64>,
     /// Measured time, µs.
@@ -31,29 +33,26 @@ pub struct Row<F: Family> {
     pub source: String,
 }
 
-impl<F: Family> Row<F> {
+impl Row {
     /// The shape that was measured.
-    pub fn shape(&self) -> F::Shape {
-        F::shape(&self.key, &self.point)
+    pub fn shape(&self) -> CallShape {
+        self.key.shape(&self.point)
     }
 
     /// Roofline bound over measured time.
     pub(super) fn efficiency(&self, chip: &Chip) -> f64 {
-        F::bound_us(&self.shape(), chip) / self.time_us
+        self.shape().bound_us(chip) / self.time_us
     }
 }
 
 /// Groups rows by the name of their series.
-pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
-    by(rows, F::Key::to_string)
+pub fn by_series<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<String, Vec<&'a Row>> {
+    by(rows, SeriesKey::to_string)
 }
 
 /// Groups rows by a name of their key.
-fn by<'a, F: Family + 'a>(
-    rows: impl Iterator<Item = &'a Row<F>>,
-    name: impl Fn(&F::Key) -> String,
-) -> BTreeMap<String, Vec<&'a Row<F>>> {
-    let mut groups: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
+fn by<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&SeriesKey) -> String) -> BTreeMap<String, Vec<&'a Row>> {
+    let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     rows.for_each(|row| groups.entry(name(&row.key)).or_default().push(row));
     groups
 }
@@ -62,47 +61,46 @@ fn by<'a, F: Family + 'a>(
 /// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
 /// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
-/// gets the trees' estimate, moved by a share ([`Calibrated::NEIGHBOUR_SHARE`]) of the difference between the cells around it and their own
+/// gets the trees' estimate, moved by a share ([`CalibratedFamily::neighbour_share`]) of the difference between the cells around it and their own
 /// estimates.
 ///
 /// # Errors
 /// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format; `ErrorKind::Invalid` for shapes that share so few
 /// sizes that they span no grid.
-pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
-    let coefficients = coefficients_by_group::<F>(rows, hardware)?;
+pub fn build(of: &CalibratedFamily, rows: &[&Row], hardware: &Hardware) -> Result<Vec<Series>> {
+    let coefficients = coefficients_by_group(of, rows, hardware)?;
     let mut placed: BTreeMap<String, Learnt> = BTreeMap::new();
     for row in rows {
-        let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
+        let chip = Chip::new(hardware, row.key.compute_dtype())?;
         let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
-        let shape = row.shape();
-        let (features, residuals) = placed.entry(forest_name::<F>(&row.key)).or_default();
-        features.push(F::features(&row.key, &shape, &chip));
-        residuals.push((row.time_us / F::time_us(fitted, &shape, &chip)).ln());
+        let (known, residuals) = placed.entry(forest_name(of, &row.key)).or_default();
+        known.push(features(&row.key, &row.point, &chip));
+        residuals.push((row.time_us / row.shape().time_us(fitted, &chip)).ln());
     }
-    let forests = forests(placed, F::PULL_LIMIT);
+    let forests = forests(placed, of.pull_limit);
 
     let mut built = Vec::new();
     for members in by_series(rows.iter().copied()).into_values() {
         let key = members[0].key.clone();
-        let chip = Chip::new(hardware, F::compute_dtype(&key))?;
+        let chip = Chip::new(hardware, key.compute_dtype())?;
         let fitted = coefficients.get(&key.group()).cloned().unwrap_or_default();
-        let Some(forest) = forests.get(&forest_name::<F>(&key)) else { continue };
-        let mut series = Series { grid: empty_grid::<F>(&key, &members)?, key, coefficients: fitted };
+        let Some(forest) = forests.get(&forest_name(of, &key)) else { continue };
+        let mut series = Series { grid: empty_grid(of, &key, &members)?, key, coefficients: fitted };
         for row in &members {
             if let Some(offset) = series.grid.cell_at(&row.point) {
-                let modelled = F::time_us(&series.coefficients, &row.shape(), &chip);
+                let modelled = row.shape().time_us(&series.coefficients, &chip);
                 series.grid.set(offset, (row.time_us / modelled).ln(), Provenance::Measured);
             }
         }
-        fill_holes(&mut series, forest, &chip);
+        fill_holes(&mut series, forest, of.neighbour_share, &chip);
         built.push(series);
     }
     Ok(built)
 }
 
 /// Name of the forest that learns a series.
-fn forest_name<F: Calibrated>(key: &F::Key) -> String {
-    if F::SHARES_FOREST { String::new() } else { F::label(key) }
+fn forest_name(of: &CalibratedFamily, key: &SeriesKey) -> String {
+    if of.shares_forest { String::new() } else { label(key) }
 }
 
 /// Features and residuals of the rows that a forest learns from.
@@ -113,23 +111,27 @@ fn forests(learnt: BTreeMap<String, Learnt>, pull_limit: f64) -> BTreeMap<String
     learnt.into_iter().map(fit).collect()
 }
 
-fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
+fn coefficients_by_group(
+    of: &CalibratedFamily,
+    rows: &[&Row],
+    hardware: &Hardware,
+) -> Result<BTreeMap<String, Vec<f64>>> {
     let mut coefficients = BTreeMap::new();
-    for (name, members) in by(rows.iter().copied(), F::Key::group) {
-        let chip = Chip::new(hardware, F::compute_dtype(&members[0].key))?;
-        let measured: Vec<(F::Shape, f64)> = members.iter().map(|row| (row.shape(), row.time_us)).collect();
-        coefficients.insert(name, fit_coefficients::<F>(&measured, &chip)?);
+    for (name, members) in by(rows.iter().copied(), SeriesKey::group) {
+        let chip = Chip::new(hardware, members[0].key.compute_dtype())?;
+        let measured: Vec<(CallShape, f64)> = members.iter().map(|row| (row.shape(), row.time_us)).collect();
+        coefficients.insert(name, fit_coefficients(of.family.coefficients, &measured, &chip)?);
     }
     Ok(coefficients)
 }
 
-fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Result<Grid> {
-    let last = F::AXES.len() - 1;
+fn empty_grid(of: &CalibratedFamily, key: &SeriesKey, members: &[&Row]) -> Result<Grid> {
+    let last = of.family.axes.len() - 1;
     let axis = |axis: usize| {
         let values = members.iter().map(|row| row.point[axis]);
-        distinct(values.filter(|value| axis < last || F::keep_knot(key, *value)).collect())
+        distinct(values.filter(|value| axis < last || (of.keep_knot)(key, *value)).collect())
     };
-    grid(&key.to_string(), F::AXES, (0..=last).map(axis).collect())
+    grid(&key.to_string(), of.family.axes, (0..=last).map(axis).collect())
 }
 
 fn grid(series: &str, names: &[&str], axes: Vec<Vec<f64>>) -> Result<Grid> {
@@ -152,8 +154,8 @@ fn distinct(mut values: Vec<f64>) -> Vec<f64> {
 }
 
 /// Fills the holes that measured cells surround, and replaces glitches.
-fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chip) {
-    let features = |offset| F::features(&series.key, &F::shape(&series.key, &series.grid.point(offset)), chip);
+fn fill_holes(series: &mut Series, forest: &Forest, neighbour_share: f64, chip: &Chip) {
+    let features = |offset| features(&series.key, &series.grid.point(offset), chip);
     let learnt = forest.predict(&(0..series.grid.num_cells()).map(features).collect::<Vec<_>>());
     let mut differences = series.grid.clone();
     for (offset, learnt) in learnt.iter().enumerate() {
@@ -163,7 +165,7 @@ fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chi
     }
     for (offset, learnt) in learnt.iter().enumerate() {
         let Some((around, is_enclosed)) = estimate(&differences, offset) else { continue };
-        let filled = learnt + F::NEIGHBOUR_SHARE * around;
+        let filled = learnt + neighbour_share * around;
         match series.grid.measured(offset) {
             Some(own) if (own - filled).abs() <= GLITCH_LOG_RATIO => {}
             Some(_) if !is_enclosed => {}

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use ridgepoint::unstable::efficiency::family::Family;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
 
 use super::build::{Row, build, by_series};
-use super::family::{Calibrated, logs};
+use super::families::label;
+use super::family::{CalibratedFamily, logs};
 use super::report::Prediction;
 use crate::stats::median;
 
@@ -34,21 +34,22 @@ pub enum Unit {
 ///
 /// # Errors
 /// Those of [`build`].
-pub fn cross_validate<F: Calibrated>(
-    rows: &[&Row<F>],
-    only_learnt: &[&Row<F>],
+pub fn cross_validate(
+    family: &CalibratedFamily,
+    rows: &[&Row],
+    only_learnt: &[&Row],
     hardware: &Hardware,
     unit: Unit,
     tick: impl Fn() + Sync,
 ) -> Result<Vec<Prediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
     in_parallel(&|fold| {
-        let of = |is_test: bool| -> Vec<&Row<F>> {
+        let of = |is_test: bool| -> Vec<&Row> {
             let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
             chosen.map(|(row, _)| *row).collect()
         };
         let train = [&of(false)[..], only_learnt].concat();
-        let part = predict_all(&train, &of(true), hardware);
+        let part = predict_all(family, &train, &of(true), hardware);
         tick();
         part
     })
@@ -61,25 +62,30 @@ fn in_parallel(of_fold: &(dyn Fn(u64) -> Result<Vec<Prediction>> + Sync)) -> Res
 }
 
 /// Predicts the `test` rows from tables and simpler methods that know the `train` rows.
-fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Prediction>> {
+fn predict_all(
+    family: &CalibratedFamily,
+    train: &[&Row],
+    test: &[&Row],
+    hardware: &Hardware,
+) -> Result<Vec<Prediction>> {
     let train_by_series = by_series(train.iter().copied());
     let test_by_series = by_series(test.iter().copied());
     let constants = median_efficiencies(train, hardware)?;
     let mut predictions = Vec::with_capacity(test.len());
-    for mut series in build::<F>(train, hardware)? {
+    for mut series in build(family, train, hardware)? {
         series.grid.fill_gaps();
         let name = series.key.to_string();
-        let chip = Chip::new(hardware, F::compute_dtype(&series.key))?;
-        let neighbours: Vec<(Vec<f64>, &Row<F>)> =
+        let chip = Chip::new(hardware, series.key.compute_dtype())?;
+        let neighbours: Vec<(Vec<f64>, &Row)> =
             train_by_series.get(&name).into_iter().flatten().map(|row| (logs(&row.point), *row)).collect();
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let by_table = predicted(&series, row, &chip);
             let shape = row.shape();
-            let at_efficiency = |efficiency: f64| F::bound_us(&shape, &chip) / efficiency;
+            let at_efficiency = |efficiency: f64| shape.bound_us(&chip) / efficiency;
             let near = nearest(&neighbours, &row.point);
             predictions.push(Prediction {
                 simpler_us: [
-                    Some(F::time_us(&series.coefficients, &shape, &chip)),
+                    Some(shape.time_us(&series.coefficients, &chip)),
                     near.map(|near| at_efficiency(near.efficiency(&chip))),
                     constants.get(&by_table.label).map(|efficiency| at_efficiency(*efficiency)),
                 ],
@@ -91,26 +97,26 @@ fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Ha
 }
 
 /// A row as a series predicts it; the holes of the series must have been filled.
-pub(super) fn predicted<F: Calibrated>(series: &Series<F>, row: &Row<F>, chip: &Chip) -> Prediction {
+pub(super) fn predicted(series: &Series, row: &Row, chip: &Chip) -> Prediction {
     Prediction {
         beats_roofline: row.efficiency(chip) > 1.0,
-        ..Prediction::new(&row.key.to_string(), F::label(&row.key), row.time_us, predict(series, &row.point, chip))
+        ..Prediction::new(&row.key.to_string(), label(&row.key), row.time_us, predict(series, &row.point, chip))
     }
 }
 
 /// The time a series gives at a point; its holes must have been filled.
-pub fn predict<F: Family>(series: &Series<F>, point: &[f64], chip: &Chip) -> f64 {
+pub fn predict(series: &Series, point: &[f64], chip: &Chip) -> f64 {
     let (residual, _) = series.grid.lookup(point);
-    let shape = F::shape(&series.key, point);
-    (F::time_us(&series.coefficients, &shape, chip) * residual.exp()).max(F::bound_us(&shape, chip))
+    let shape = series.key.shape(point);
+    (shape.time_us(&series.coefficients, chip) * residual.exp()).max(shape.bound_us(chip))
 }
 
 /// The median efficiency of each label's rows.
-fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
+fn median_efficiencies(rows: &[&Row], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
     let mut efficiencies: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows {
-        let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
-        efficiencies.entry(F::label(&row.key)).or_default().push(row.efficiency(&chip));
+        let chip = Chip::new(hardware, row.key.compute_dtype())?;
+        efficiencies.entry(label(&row.key)).or_default().push(row.efficiency(&chip));
     }
     Ok(medians(efficiencies))
 }
@@ -119,7 +125,7 @@ fn medians(groups: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
     groups.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect()
 }
 
-fn nearest<'a, F: Family>(rows: &[(Vec<f64>, &'a Row<F>)], point: &[f64]) -> Option<&'a Row<F>> {
+fn nearest<'a>(rows: &[(Vec<f64>, &'a Row)], point: &[f64]) -> Option<&'a Row> {
     let point = logs(point);
     let distance = |of: &[f64]| of.iter().zip(&point).map(|(a, b)| (a - b).abs()).sum::<f64>();
     let all = rows.iter().map(|(of, row)| (distance(of), *row));
@@ -127,7 +133,7 @@ fn nearest<'a, F: Family>(rows: &[(Vec<f64>, &'a Row<F>)], point: &[f64]) -> Opt
 }
 
 /// FNV-1a over the series name and the coordinates: the same fold on every machine and in every order of rows.
-fn fold_of<F: Family>(row: &Row<F>, unit: Unit) -> u64 {
+fn fold_of(row: &Row, unit: Unit) -> u64 {
     let coordinates = row.point.len() - usize::from(unit == Unit::Line);
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -3,7 +3,7 @@
 //! stay positive.
 
 use ridgepoint::Result;
-use ridgepoint::unstable::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::family::CallShape;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use crate::huber::HUBER_DELTA;
@@ -22,17 +22,21 @@ const DIFFERENCE: f64 = 2e-5;
 const OPTIONS: Options = Options { max_iterations: 60, tolerance: 1e-6 };
 
 /// Returns the coefficients of least robust log error for measured shapes and their times, µs; without any, the starting
-/// values.
+/// values, `starts`.
 ///
 /// # Errors
 /// Those of [`minimise`], which cannot occur for finite starting values.
-pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) -> Result<Vec<f64>> {
+pub fn fit_coefficients(
+    starts: &[(&'static str, f64)],
+    measured: &[(CallShape, f64)],
+    chip: &Chip,
+) -> Result<Vec<f64>> {
     let stride = measured.len().div_ceil(MAX_ROWS).max(1);
-    let rows: Vec<&(M::Shape, f64)> = measured.iter().step_by(stride).collect();
+    let rows: Vec<&(CallShape, f64)> = measured.iter().step_by(stride).collect();
     let exponentials = |logs: &[f64]| logs.iter().map(|log| log.exp()).collect::<Vec<f64>>();
     let residuals = |logs: &[f64]| {
         let coefficients = exponentials(logs);
-        let log_error = |(shape, time_us): &&(M::Shape, f64)| (M::time_us(&coefficients, shape, chip) / time_us).ln();
+        let log_error = |(shape, time_us): &&(CallShape, f64)| (shape.time_us(&coefficients, chip) / time_us).ln();
         Ok(rows.iter().map(|row| log_error(row) * HUBER_DELTA / OUTLIER_LOG_ERROR).collect())
     };
     let parameter = |(name, value): &(&'static str, f64)| {
@@ -40,7 +44,7 @@ pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) ->
         let bounds = (prior - MAX_LOG_SHIFT, prior + MAX_LOG_SHIFT);
         Parameter { name, unit: "logarithm", prior, prior_sd: LOG_SD, bounds }
     };
-    let parameters: Vec<Parameter> = M::COEFFICIENTS.iter().map(parameter).collect();
+    let parameters: Vec<Parameter> = starts.iter().map(parameter).collect();
     let start: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
     let solution = minimise(&NumericFit { residuals, parameters, difference: DIFFERENCE }, &start, OPTIONS)?;
     Ok(exponentials(&solution.values))
@@ -56,18 +60,18 @@ mod tests {
     fn known_coefficients_are_recovered_despite_an_outlier() {
         let chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
         let truth = [5.0, 0.8, 2e6, 0.5];
-        let mut rows: Vec<(ExchangeShape, f64)> = Vec::new();
+        let mut rows: Vec<(CallShape, f64)> = Vec::new();
         for gpus in [2.0, 4.0, 8.0] {
             for power in 8..30 {
                 let shape = ExchangeShape::all_reduce(f64::from(1u32 << power), gpus);
-                rows.push((shape, AllReduceModel::time_us(&truth, &shape, &chip)));
+                rows.push((CallShape::Exchange(shape), AllReduceModel::time_us(&truth, &shape, &chip)));
             }
         }
         rows[7].1 *= 10.0;
-        let fitted = fit_coefficients::<AllReduceModel>(&rows, &chip).unwrap();
+        let fitted = fit_coefficients(AllReduceModel::COEFFICIENTS, &rows, &chip).unwrap();
         for ((shape, time_us), i) in rows.iter().zip(0..) {
             if i != 7 {
-                let error = AllReduceModel::time_us(&fitted, shape, &chip) / time_us - 1.0;
+                let error = shape.time_us(&fitted, &chip) / time_us - 1.0;
                 assert!(error.abs() < 0.02, "row {i}: {error}");
             }
         }

@@ -1,16 +1,17 @@
 //! Measured attention calls of prefill chunks beside decodes. No table holds them: a check predicts them as a step's attention is.
 
+use ridgepoint::Provenance;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::physics::{AttentionHeads, Kernel};
 use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
-use ridgepoint::unstable::efficiency::family::{AttentionKey, Family};
-use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::{Tables, mixed};
-use ridgepoint::{Hardware, Provenance, Result};
+use ridgepoint::{Hardware, Result};
 
 use super::attention_call::{UNEVEN_WINDOW, heads_of};
 use super::families::attention::attention_key;
-use super::family::Calibrated;
+use super::families::label;
 use super::own_series::{NO_SERIES, own_series};
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
 use super::source::Source;
@@ -63,7 +64,7 @@ pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> 
         return Ok(OperatorReport::default());
     }
     let (prefill_series, decode_series) =
-        (own_series::<PrefillModel>(hardware, tables)?, own_series::<DecodeModel>(hardware, tables)?);
+        (own_series(&PREFILL, hardware, tables)?, own_series(&DECODE, hardware, tables)?);
     let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
     for MixedAttention { key, heads, chunks, decodes, time_us } in calls {
         let name = key.to_string();
@@ -71,16 +72,16 @@ pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> 
             leave_out(&mut left_out, NO_SERIES, 1);
             continue;
         }
-        let chip = Chip::new(hardware, PrefillModel::compute_dtype(key))?;
+        let series = SeriesKey::Prefill(key.clone());
+        let chip = Chip::new(hardware, series.compute_dtype())?;
         let kv_heads = heads.num_kv_heads as f64;
         let group = heads.num_heads as f64 / kv_heads;
-        let (prefill, decode) =
-            (tables.of_key::<PrefillModel>(key, &[])?.series, tables.of_key::<DecodeModel>(key, &[])?.series);
+        let (prefill, decode) = (tables.of_key(&PREFILL, key, &[])?.series, tables.of_key(&DECODE, key, &[])?.series);
         let decode = DecodeCurve::new(&decode, kv_heads, group, chip, Provenance::Measured);
         let prefill =
             PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
         let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
-        predictions.extend(predicted_us.map(|us| Prediction::new(&name, PrefillModel::label(key), *time_us, us)));
+        predictions.extend(predicted_us.map(|us| Prediction::new(&name, label(&series), *time_us, us)));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

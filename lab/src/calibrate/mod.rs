@@ -5,6 +5,7 @@ mod attention_call;
 pub mod build;
 pub mod calibrate_family;
 pub mod cross_validate;
+pub mod exclusions;
 mod families;
 pub mod family;
 pub mod fill;

@@ -2,20 +2,20 @@
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
 use super::attention_call::AttentionCall;
-use super::family::Calibrated;
+use super::families::label;
 use super::latent_block::{self, LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
 use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
 use ridgepoint::physics::attention::AttentionShape;
-use ridgepoint::physics::{Kernel, Operator, OperatorId, OperatorKind, sampler, small};
+use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
 use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
-use ridgepoint::unstable::efficiency::family::{AttentionKey, Family};
-use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
-use ridgepoint::unstable::efficiency::table::Series;
-use ridgepoint::unstable::efficiency::{Tables, Timer, if_any};
-use ridgepoint::{DType, EfficiencyMode, Hardware, OperatorGroup, Provenance, Result};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, KernelFamily, PREFILL};
+use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::{Found, Tables, Timer, if_any};
+use ridgepoint::{DType, Hardware, Result};
+use ridgepoint::{EfficiencyMode, Provenance};
 
 /// Report name of prefill chunks on prior KV.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
@@ -91,16 +91,16 @@ pub struct OffTableCheck {
 }
 
 /// The checks of calls that no table holds, in the order of reports.
-pub const CHECKS: [OffTableCheck; 5] = [
+pub static CHECKS: [OffTableCheck; 5] = [
     OffTableCheck {
-        operator: PrefillModel::OPERATOR,
+        operator: PREFILL.operator,
         name: PREFILL_PRIOR_KV,
         why_off_table: "chunk with prior KV: tables hold whole prompts, a check scores it",
         count: |calls| calls.prefill_prior_kv.len(),
         check: OffTable::check_prefill_prior_kv,
     },
     OffTableCheck {
-        operator: DecodeModel::OPERATOR,
+        operator: DECODE.operator,
         name: DECODE_UNEVEN,
         why_off_table: "uneven KV lengths: tables hold even ones, a check scores it",
         count: |calls| calls.decode_uneven.len(),
@@ -156,16 +156,17 @@ impl OffTable {
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        check_attention(&self.prefill_prior_kv, hardware, tables, |series, kv_heads, group, chip, shape| {
+        check_attention(&PREFILL, &self.prefill_prior_kv, hardware, tables, |found, kv_heads, group, chip, shape| {
+            let series = &found.series;
             let prefill = PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured);
-            let curve = match if_any(tables.of_key::<DecodeModel>(&series.key, &[]))? {
+            let curve = match if_any(tables.of_key(&DECODE, &found.key, &[]))? {
                 Some(found) => {
                     let decode = DecodeCurve::new(&found.series, kv_heads, group, chip, Provenance::Measured);
                     prefill.with_decode(decode)
                 }
                 None => prefill,
             };
-            Ok(curve.time(shape, shape.batch, series.key.window).0)
+            Ok(curve.time(shape, shape.batch, found.key.window).0)
         })
     }
 
@@ -174,8 +175,8 @@ impl OffTable {
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
     pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        check_attention(&self.decode_uneven, hardware, tables, |series, kv_heads, group, chip, shape| {
-            Ok(DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0)
+        check_attention(&DECODE, &self.decode_uneven, hardware, tables, |found, kv_heads, group, chip, shape| {
+            Ok(DecodeCurve::new(&found.series, kv_heads, group, chip, Provenance::Measured).time(shape).0)
         })
     }
 
@@ -205,27 +206,28 @@ impl OffTable {
 }
 
 /// Scores calls with a prediction from series, KV heads, query heads of each, chip and shape.
-fn check_attention<F: Calibrated<Key = AttentionKey>>(
+fn check_attention(
+    family: &'static KernelFamily,
     calls: &[AttentionCall],
     hardware: &Hardware,
     tables: &Tables,
-    time_us: impl Fn(&Series<F>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
+    time_us: impl Fn(&Found<AttentionKey>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
 ) -> Result<OperatorReport> {
     if calls.is_empty() {
         return Ok(OperatorReport::default());
     }
-    let own = own_series::<F>(hardware, tables)?;
+    let own = own_series(family, hardware, tables)?;
     let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
     for AttentionCall { key, heads, shape, time_us: measured_us, .. } in calls {
         if !own.contains_key(&key.to_string()) {
             leave_out(&mut left_out, NO_SERIES, 1);
             continue;
         }
-        let series = tables.of_key::<F>(key, &[])?.series;
-        let chip = Chip::new(hardware, F::compute_dtype(key))?;
+        let found = tables.of_key(family, key, &[])?;
+        let chip = Chip::new(hardware, found.series.key.compute_dtype())?;
         let kv_heads = heads.num_kv_heads as f64;
-        let predicted_us = time_us(&series, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
-        predictions.push(Prediction::new(&key.to_string(), F::label(key), *measured_us, predicted_us));
+        let predicted_us = time_us(&found, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
+        predictions.push(Prediction::new(&key.to_string(), label(&found.series.key), *measured_us, predicted_us));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::Family;
+use ridgepoint::unstable::efficiency::family::KernelFamily;
 use ridgepoint::unstable::efficiency::table::SeriesHeader;
 use ridgepoint::{Error, Hardware, Result};
 
@@ -14,11 +14,15 @@ pub(super) const NO_SERIES: &str = "no table series for this kernel";
 ///
 /// # Errors
 /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
-pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<BTreeMap<String, SeriesHeader>> {
-    let own = tables.own_tables::<F>()?;
+pub(super) fn own_series(
+    family: &'static KernelFamily,
+    hardware: &Hardware,
+    tables: &Tables,
+) -> Result<BTreeMap<String, SeriesHeader>> {
+    let own = tables.own_tables(family)?;
     if own.is_empty() {
         let hint = "the check needs tables of this very GPU; calibrate them first";
-        return Err(Error::missing_table(&hardware.name, F::OPERATOR, hint));
+        return Err(Error::missing_table(&hardware.name, family.operator, hint));
     }
     let mut series = BTreeMap::new();
     // The nearest engine comes last here, and replaces entries of others.
@@ -29,7 +33,7 @@ pub(super) fn own_series<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 #[cfg(test)]
 mod tests {
     use ridgepoint::Engine;
-    use ridgepoint::unstable::efficiency::kernel_model::DecodeModel;
+    use ridgepoint::unstable::efficiency::family::DECODE;
 
     use super::*;
 
@@ -38,7 +42,7 @@ mod tests {
     fn series_of_every_own_table_are_checked() {
         let hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
         let engine = Engine::parse("vllm", Some("0.24")).expect("a version");
-        let own = own_series::<DecodeModel>(&hardware, &Tables::new(&hardware, &engine, None)).expect("own tables");
+        let own = own_series(&DECODE, &hardware, &Tables::new(&hardware, &engine, None)).expect("own tables");
         for name in ["vllm-0.14/fp8/d128/full", "vllm-0.24/bfloat16/d128/full", "vllm-0.24/fp8/indexer/full"] {
             assert!(own.contains_key(name), "{name} of {:?}", own.keys());
         }

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use ridgepoint::unstable::efficiency::family::Family;
-
 use super::build::Row;
 use super::report::{LeftOut, leave_out};
 use crate::stats::median;
@@ -13,9 +11,9 @@ const REPEATED: &str = "repeated shape: median kept";
 
 /// Merges the rows of each series and point: one row with the median time and the source of the first, in the order of first
 /// appearance. The rows beyond the first of their shape are counted as left out.
-pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, LeftOut) {
+pub fn merge_repeated(rows: &[Row]) -> (Vec<Row>, LeftOut) {
     let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
-    let mut merged: Vec<(&Row<F>, Vec<f64>)> = Vec::with_capacity(rows.len());
+    let mut merged: Vec<(&Row, Vec<f64>)> = Vec::with_capacity(rows.len());
     for row in rows {
         let shape = (row.key.to_string(), row.point.iter().map(|value| value.to_bits()).collect());
         let at = *position.entry(shape).or_insert(merged.len());
@@ -39,10 +37,10 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, LeftOut) {
 mod tests {
     use super::*;
     use ridgepoint::dtype::MatmulFormat;
-    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
-    fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {
-        Row { key, point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
+    fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row {
+        Row { key: SeriesKey::Gemm(key), point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
     }
 
     #[test]

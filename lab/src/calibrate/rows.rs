@@ -2,27 +2,27 @@
 //! named reason.
 #![expect(clippy::indexing_slicing, reason = "a row's source is the position of one that was read with it")]
 
-use std::any::Any;
 use std::collections::BTreeMap;
 
-use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::{Family, FamilyVisitor, for_each_family};
+use ridgepoint::unstable::efficiency::family::KernelFamily;
 use ridgepoint::{Engine, Hardware};
 
 use super::build::Row;
-use super::family::{Calibrated, Placed};
+use super::exclusions::{Effect, Exclusions, MeasuredPlace};
+use super::families::{allreduce, attention, batched_gemm, gemm, linear_attention, moe, nccl};
+use super::family::{CalibratedFamily, Placed};
 use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
 use super::off_table::{CHECKS, MIXED, OffTable, SMALL_KERNELS, SmallCall};
-use super::report::{LeftOut, OperatorReport, leave_out};
+use super::report::{LeftOut, leave_out};
 use super::source::Source;
 use super::too_fast::leave_out_too_fast;
-use crate::measurements::{LatentBlockCall, Measurements, MixedCall, SmallKernelCall};
+use crate::measurements::{Measurements, Timed};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Default)]
 pub struct Rows {
-    families: Vec<Box<dyn FamilyRows>>,
+    families: Vec<FamilyRows>,
     /// Calls that no table holds and a check scores.
     pub off_table: OffTable,
     /// Engine of the first source that names a known one.
@@ -31,40 +31,16 @@ pub struct Rows {
     left_out: BTreeMap<&'static str, LeftOut>,
 }
 
-/// The rows of one family that have a place in its table.
-pub trait FamilyRows: Any {
-    /// Operator of the family.
-    fn operator(&self) -> &'static str;
-    /// Number of rows.
-    fn count(&self) -> usize;
-    /// Builds and cross-validates the table. A shape of several sources takes the median of their times. No table is made if no row can
-    /// be predicted from the others. `tick` is called once a fold, twice [`FOLDS`](super::cross_validate::FOLDS) times in all.
-    ///
-    /// # Errors
-    /// Those of building: a number format that the chip has no unit for.
-    fn calibrate(
-        &self,
-        hardware: &Hardware,
-        command: &str,
-        tick: &(dyn Fn() + Sync),
-    ) -> ridgepoint::Result<OperatorReport>;
-    /// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the
-    /// median of their times.
-    ///
-    /// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
-    /// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
-    /// them. If a series has fewer than half of the rows it was made from, that would judge another table, so its used rows
-    /// are left out with that reason. The trees also learn from rows whose series no table holds ([`Calibrated::is_read`]). `tick` is
-    /// called once a fold.
-    ///
-    /// # Errors
-    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of this operator.
-    fn check(
-        &self,
-        hardware: &Hardware,
-        tables: &Tables,
-        tick: &(dyn Fn() + Sync),
-    ) -> ridgepoint::Result<OperatorReport>;
+/// Rows of one family that have a place in its table, and what exclusions say of their series.
+pub struct FamilyRows {
+    /// The family.
+    pub of: &'static CalibratedFamily,
+    /// The rows.
+    pub(super) rows: Vec<Row>,
+    /// Series that no table holds, by name, with the reason.
+    pub(super) unlisted: BTreeMap<String, String>,
+    /// Distances with which a table marks series, by name.
+    pub(super) stand_in_distances: BTreeMap<String, f64>,
 }
 
 const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
@@ -75,39 +51,49 @@ fn placed<T>(calls: impl Iterator<Item = std::result::Result<T, String>>, left_o
 }
 
 impl Rows {
-    /// Places every measurement.
+    /// Places every measurement but those of `exclusions`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if most rows of an operator are faster than the roofline allows, as in another unit; a row
     /// without a place is counted.
-    pub fn from_measurements(measurements: &Measurements, hardware: &Hardware) -> ridgepoint::Result<Self> {
+    pub fn from_measurements(
+        measurements: &Measurements,
+        hardware: &Hardware,
+        exclusions: &Exclusions,
+    ) -> ridgepoint::Result<Self> {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
         let rows = Rows { engine, ..Rows::default() };
-        let mut placing = Placing { measurements, sources, hardware, rows };
-        for_each_family(&mut placing)?;
-        let Placing { mut rows, sources, .. } = placing;
+        let mut placing = Placing { sources: &sources, hardware, exclusions, rows };
+        let calls = &measurements.calls;
+        placing.family(&gemm::FAMILY, &calls.gemm, gemm::place)?;
+        placing.family(&batched_gemm::FAMILY, &calls.batched_gemm, batched_gemm::place)?;
+        placing.family(&attention::PREFILL_FAMILY, &calls.prefill, attention::place_prefill)?;
+        placing.family(&attention::DECODE_FAMILY, &calls.decode, attention::place_decode)?;
+        placing.family(&moe::FAMILY, &calls.moe, moe::place)?;
+        placing.family(&allreduce::FAMILY, &calls.all_reduce, allreduce::place)?;
+        placing.family(&nccl::FAMILY, &calls.exchange, nccl::place)?;
+        placing.family(&linear_attention::FAMILY, &calls.state, linear_attention::place)?;
+        let Placing { mut rows, .. } = placing;
         let Rows { left_out, off_table, .. } = &mut rows;
-        let mixed = measurements.of::<MixedCall>().iter();
-        off_table.mixed =
-            placed(mixed.map(|row| MixedAttention::new(row, &sources[row.source])), left_out.entry(MIXED).or_default());
-        let blocks = measurements.of::<LatentBlockCall>().iter();
-        let blocks = blocks.map(|row| LatentBlock::new(row, &sources[row.source]));
+        let mixed = calls.mixed.iter().map(|row| MixedAttention::new(row, &sources[row.source]));
+        off_table.mixed = placed(mixed, left_out.entry(MIXED).or_default());
+        let blocks = calls.latent_block.iter().map(|row| LatentBlock::new(row, &sources[row.source]));
         off_table.latent_blocks = placed(blocks, left_out.entry(LATENT_BLOCK).or_default());
-        let small = measurements.of::<SmallKernelCall>().iter().map(SmallCall::new);
+        let small = calls.small_kernels.iter().map(SmallCall::new);
         off_table.small_kernels = placed(small, left_out.entry(SMALL_KERNELS).or_default());
         Ok(rows)
     }
 
     /// The rows of every family, in the order of reports.
-    pub fn families(&self) -> impl Iterator<Item = &dyn FamilyRows> {
-        self.families.iter().map(|rows| &**rows)
+    pub fn families(&self) -> &[FamilyRows] {
+        &self.families
     }
 
     /// The rows of one family.
-    pub fn of<F: Calibrated>(&self) -> &[Row<F>] {
-        let rows = self.families().find_map(|rows| (rows as &dyn Any).downcast_ref::<Vec<Row<F>>>());
-        rows.map_or(&[], Vec::as_slice)
+    pub fn of(&self, family: &KernelFamily) -> &[Row] {
+        let rows = self.families.iter().find(|rows| rows.of.family.operator == family.operator);
+        rows.map_or(&[], |rows| &rows.rows)
     }
 
     /// Rows of one operator that were left out before anything was built or predicted, where tables `are_built` with those
@@ -123,34 +109,70 @@ impl Rows {
 
 /// Assigns measurements to the tables and checks that take them.
 struct Placing<'a> {
-    measurements: &'a Measurements,
-    sources: Vec<Source>,
+    sources: &'a [Source],
     hardware: &'a Hardware,
+    exclusions: &'a Exclusions,
     rows: Rows,
 }
 
-impl<F: Calibrated> FamilyVisitor<F> for Placing<'_> {
-    fn visit(&mut self) -> ridgepoint::Result<()> {
+impl Placing<'_> {
+    /// Places the calls of a family.
+    fn family<C>(
+        &mut self,
+        of: &'static CalibratedFamily,
+        calls: &[Timed<C>],
+        place: fn(&Timed<C>, &Source) -> Result<Placed, String>,
+    ) -> ridgepoint::Result<()> {
+        let (unlisted, stand_in_distances) = (BTreeMap::new(), BTreeMap::new());
+        let mut placed = FamilyRows { of, rows: Vec::new(), unlisted, stand_in_distances };
         let mut firsts = FirstEngines { hardware: self.hardware, engines: BTreeMap::new() };
-        let (mut rows, mut left_out) = (Vec::new(), LeftOut::new());
-        for row in self.measurements.of::<F::Call>() {
-            let source = &self.sources[row.source];
-            match F::place(row, source) {
+        let mut left_out = LeftOut::new();
+        let sources = self.sources;
+        for row in calls {
+            let source = &sources[row.source];
+            let row = place(row, source).and_then(|place| self.kept(place, row.latency_us, source, &mut placed));
+            match row.and_then(|row| row.map_or(Ok(None), |row| firsts.check(row, source).map(Some))) {
+                Ok(row) => placed.rows.extend(row),
                 Err(reason) => leave_out(&mut left_out, &reason, 1),
-                Ok(Placed::OffTable(call)) => self.rows.off_table.push(call),
-                Ok(Placed::OnGrid(key, point)) => {
-                    let row = Row { key, point, time_us: row.latency_us, source: source.name.clone() };
-                    match firsts.check::<F>(row, source) {
-                        Ok(row) => rows.push(row),
-                        Err(reason) => leave_out(&mut left_out, &reason, 1),
-                    }
-                }
             }
         }
-        let rows = leave_out_too_fast::<F>(rows, self.hardware, &mut left_out)?;
-        self.rows.families.push(Box::new(rows));
-        self.rows.left_out.insert(F::OPERATOR, left_out);
+        placed.rows = leave_out_too_fast(of, placed.rows, self.hardware, &mut left_out)?;
+        self.rows.families.push(placed);
+        self.rows.left_out.insert(of.family.operator, left_out);
         Ok(())
+    }
+
+    /// The row of a call that has a place in a table; `None` for a call of a check, which goes to those. What an exclusion says of
+    /// the series goes to `placed`; an error is the reason of one that leaves out the row.
+    fn kept(
+        &mut self,
+        place: Placed,
+        time_us: f64,
+        source: &Source,
+        placed: &mut FamilyRows,
+    ) -> Result<Option<Row>, String> {
+        let (series, point) = match &place {
+            Placed::OnGrid(key, point) => (key.to_string(), point.as_slice()),
+            Placed::OffTable(call) => (call.key.to_string(), &[][..]),
+        };
+        let KernelFamily { operator, axes, .. } = *placed.of.family;
+        let measured = MeasuredPlace { operator, hardware: self.hardware, source, series: &series, axes, point };
+        let exclusion = self.exclusions.of(&measured).map(|of| (of.effect, of.reason.clone()));
+        if let Some((Effect::Rows, reason)) = exclusion {
+            return Err(reason);
+        }
+        let Placed::OnGrid(key, point) = place else {
+            if let Placed::OffTable(call) = place {
+                self.rows.off_table.push(call);
+            }
+            return Ok(None);
+        };
+        match exclusion {
+            Some((Effect::Series, reason)) => drop(placed.unlisted.insert(series, reason)),
+            Some((Effect::StandIn(distance), _)) => drop(placed.stand_in_distances.insert(series, distance)),
+            _ => {}
+        }
+        Ok(Some(Row { key, point, time_us, source: source.name.clone() }))
     }
 }
 
@@ -163,8 +185,8 @@ struct FirstEngines<'a> {
 
 impl FirstEngines<'_> {
     /// The row; an error is that the chip lacks the unit for it, or that another engine or version has its series.
-    fn check<F: Family>(&mut self, row: Row<F>, source: &Source) -> Result<Row<F>, String> {
-        let dtype = F::compute_dtype(&row.key);
+    fn check(&mut self, row: Row, source: &Source) -> Result<Row, String> {
+        let dtype = row.key.compute_dtype();
         if self.hardware.peak_dense_flop_per_s(dtype).is_err() {
             return Err(format!("the GPU has no unit for {dtype}"));
         }
@@ -176,7 +198,7 @@ impl FirstEngines<'_> {
 #[cfg(test)]
 mod tests {
     use ridgepoint::dtype::MatmulFormat;
-    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     use super::*;
 
@@ -187,7 +209,7 @@ mod tests {
         let mut check = |engine: &str, key| {
             let name = engine.to_owned();
             let source = Source { engine: name.clone(), is_public: true, kernel: String::new(), name: name.clone() };
-            let row = Row::<GemmModel> { key, point: vec![64.0, 64.0, 1.0], time_us: 9.0, source: name };
+            let row = Row { key: SeriesKey::Gemm(key), point: vec![64.0, 64.0, 1.0], time_us: 9.0, source: name };
             firsts.check(row, &source).is_ok()
         };
         assert!(check("vllm-0.14", MatmulFormat::Bfloat16));

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::physics::Shape;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::Row;
-use super::family::Calibrated;
+use super::family::CalibratedFamily;
 use super::report::{LeftOut, leave_out};
 
 /// Most rows in a hundred of an operator, and of a series then, that may be too fast.
@@ -42,19 +41,20 @@ impl TooFast {
 ///
 /// # Errors
 /// `ErrorKind::Invalid` if that leaves fewer than a quarter of the rows: they are in another unit, or of another GPU.
-pub(super) fn leave_out_too_fast<F: Calibrated>(
-    rows: Vec<Row<F>>,
+pub(super) fn leave_out_too_fast(
+    of: &CalibratedFamily,
+    rows: Vec<Row>,
     hardware: &Hardware,
     left_out: &mut LeftOut,
-) -> Result<Vec<Row<F>>> {
+) -> Result<Vec<Row>> {
     let mut total = TooFast::default();
     let mut by_series: BTreeMap<String, TooFast> = BTreeMap::new();
     for row in &rows {
         // A repetition may find operands in L2, at most its size of them.
         let from_memory = (1.0 - hardware.l2_bytes / row.shape().work().bytes).max(0.0);
-        let efficiency = from_memory * row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
-        total.add(efficiency, F::MAX_EFFICIENCY);
-        by_series.entry(row.key.to_string()).or_default().add(efficiency, F::MAX_EFFICIENCY);
+        let efficiency = from_memory * row.efficiency(&Chip::new(hardware, row.key.compute_dtype())?);
+        total.add(efficiency, of.max_efficiency);
+        by_series.entry(row.key.to_string()).or_default().add(efficiency, of.max_efficiency);
     }
     let limit_pct = if total.is_more_than(MAX_TOO_FAST_PCT) { MAX_TOO_FAST_PCT } else { MAX_OF_A_SERIES_PCT };
     by_series.retain(|_, series| series.is_more_than(limit_pct));
@@ -65,7 +65,7 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
              latency_us is in microseconds. Or was another GPU measured?",
             total.too_fast, total.rows, hardware.name, total.worst
         );
-        return Err(Error::invalid(F::OPERATOR, vec![problem]));
+        return Err(Error::invalid(of.family.operator, vec![problem]));
     }
     for (name, TooFast { rows, too_fast, worst }) in &by_series {
         let reason = format!(
@@ -80,18 +80,19 @@ pub(super) fn leave_out_too_fast<F: Calibrated>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrate::families::gemm;
     use ridgepoint::dtype::MatmulFormat;
-    use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
+    use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     /// A bf16 GEMM of 8192³: 1.1e12 FLOP, 1,112 µs at the 989 TFLOP/s of an H100.
-    fn row(key: MatmulFormat, time_us: f64) -> Row<GemmModel> {
-        Row { key, point: vec![8192.0, 8192.0, 8192.0], time_us, source: "a".into() }
+    fn row(key: MatmulFormat, time_us: f64) -> Row {
+        Row { key: SeriesKey::Gemm(key), point: vec![8192.0, 8192.0, 8192.0], time_us, source: "a".into() }
     }
 
-    fn kept(rows: Vec<Row<GemmModel>>) -> Result<(usize, LeftOut)> {
+    fn kept(rows: Vec<Row>) -> Result<(usize, LeftOut)> {
         let mut left_out = LeftOut::new();
         let hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
-        let kept = leave_out_too_fast(rows, &hardware, &mut left_out)?;
+        let kept = leave_out_too_fast(&gemm::FAMILY, rows, &hardware, &mut left_out)?;
         Ok((kept.len(), left_out))
     }
 

@@ -8,8 +8,8 @@ use super::case::{Case, Rooflines};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
-use ridgepoint::Result;
-use ridgepoint::latency::{CalibratedRoofline, ChangedSteps, HostTimes, KvTransfers, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel, TransferDirection};
+use ridgepoint::{Result, Step};
 use ridgepoint_replay::{EngineConfig, KvOffload, MAX_GPU_BLOCKS, Metrics, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
@@ -24,14 +24,14 @@ const FACTOR_TOLERANCE: f64 = 1e-3;
 pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Result<Option<Metrics>> {
     let Rooflines { predicted, calibrated, ideal } = &case.rooflines;
     let host = predicted.host();
-    let with_host = |host: HostTimes| case.replay(&(**predicted).clone().with_host(host), seed, &mut ());
-    let with_engine = |engine: EngineConfig| replay(predicted.as_ref(), &engine, (case.load)(seed).as_mut(), &mut ());
+    let with_host = |host: HostTimes| case.replay(&(**predicted).clone().with_host(host), seed, &mut []);
+    let with_engine = |engine: EngineConfig| replay(predicted.as_ref(), &engine, (case.load)(seed).as_mut(), &mut []);
     let engine = case.engine.clone();
     let replay = match baseline {
-        Baseline::CalibratedRoofline => case.replay(calibrated.as_ref(), seed, &mut ())?,
-        Baseline::IdealRoofline => case.replay(ideal.as_ref(), seed, &mut ())?,
+        Baseline::CalibratedRoofline => case.replay(calibrated.as_ref(), seed, &mut [])?,
+        Baseline::IdealRoofline => case.replay(ideal.as_ref(), seed, &mut [])?,
         Baseline::ScaledStepTimes => match factor_to_measurement(case, predicted, seed)? {
-            Some(factor) => case.replay(&Scaled { inner: predicted, factor }, seed, &mut ())?,
+            Some(factor) => case.replay(&Scaled { inner: predicted, factor }, seed, &mut [])?,
             None => return Ok(None),
         },
         Baseline::NoLimits => {
@@ -53,7 +53,7 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
         Baseline::NoKvOffload => with_engine(EngineConfig { kv_offload: None, ..engine })?,
         Baseline::NoKvTransferTime => {
             let roofline = (**predicted).clone().with_kv_transfers(KvTransfers::INSTANT);
-            case.replay(&roofline, seed, &mut ())?
+            case.replay(&roofline, seed, &mut [])?
         }
         Baseline::NoAsyncScheduling => with_engine(EngineConfig { async_scheduling: false, ..engine })?,
         Baseline::NoQueueing => with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, ..host })?,
@@ -74,7 +74,7 @@ fn factor_to_measurement(case: &Case, roofline: &CalibratedRoofline, seed: u64) 
     let Some(measured_ms) = decoding_ms(&|metric| case.measured.get(WHOLE_RUN, metric)) else { return Ok(None) };
     let mut factor = 1.0;
     for _ in 0..FACTOR_REPLAYS {
-        let metrics = Metrics::of(&case.replay(&Scaled { inner: roofline, factor }, seed, &mut ())?);
+        let metrics = Metrics::of(&case.replay(&Scaled { inner: roofline, factor }, seed, &mut [])?);
         let predicted = decoding_ms(&|metric| predicted_ms(&metrics, None, metric));
         let ratio = predicted.map(|ms| measured_ms / ms).filter(|ratio| ratio.is_finite() && *ratio > 0.0);
         let Some(ratio) = ratio else { return Ok(None) };
@@ -92,11 +92,14 @@ struct Scaled<'a> {
     factor: f64,
 }
 
-impl ChangedSteps for Scaled<'_> {
-    fn model(&self) -> &dyn LatencyModel {
-        self.inner
+impl LatencyModel for Scaled<'_> {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        self.factor * self.inner.step_time_us(step)
     }
-    fn changed_us(&self, step_us: f64) -> f64 {
-        self.factor * step_us
+    fn host(&self) -> HostTimes {
+        self.inner.host()
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.inner.kv_transfer_time_us(direction, bytes)
     }
 }

@@ -111,12 +111,12 @@ pub struct Case {
 }
 
 impl Case {
-    /// Replays the load on the run's engine.
+    /// Replays the load on the run's engine. `observers` watch it.
     ///
     /// # Errors
     /// As [`replay`].
-    pub fn replay(&self, latency: &dyn LatencyModel, seed: u64, observer: &mut impl Observer) -> Result<Replay> {
-        replay(latency, &self.engine, (self.load)(seed).as_mut(), observer)
+    pub fn replay(&self, latency: &dyn LatencyModel, seed: u64, observers: &mut [&mut dyn Observer]) -> Result<Replay> {
+        replay(latency, &self.engine, (self.load)(seed).as_mut(), observers)
     }
 }
 

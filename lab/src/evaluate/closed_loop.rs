@@ -1,6 +1,6 @@
 //! Turns the rows of a closed-loop file into cases.
 //!
-//! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
+//! What neither a row nor its launch command says is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
 //! `max_num_batched_tokens` 8192. KV caches on Blackwell are fp8. `max_model_len` has room for the longest request. A run has
 //! [`REQUESTS_PER_SLOT`] requests for each in flight, all of which count, the burst at the start included, as benchmarks of
 //! this kind have it.
@@ -21,7 +21,9 @@ use ridgepoint::hardware::Architecture;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
 use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint_replay::workload::{ClosedLoop, RequestShape, Workload, check_memory};
+use serde_json::{Map, Value};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -64,8 +66,10 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler", row.backend));
     }
     let hardware = ridgepoint_replay::find_hardware(data_dir, &row.system)?;
-    let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware), ..deployment(row, &model)? };
-    if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
+    let server = launched(row)?;
+    let deployment = deployment(row, &model, &server)?;
+    let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware, &deployment), ..deployment };
+    if row.kv_cache_dtype.is_none() && row.launch.is_none() && deployment.kv_cache_dtype.is_some() {
         notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());
     }
     let launched = engine(row);
@@ -82,8 +86,8 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::for_engine(&model, &hardware, &served, &launched)?;
     let mut engine = EngineConfig::with_capacity(&served, &capacity);
-    engine.async_scheduling = schedules_ahead(&launched);
-    if !engine.async_scheduling {
+    engine.async_scheduling = server.scheduler.async_scheduling.unwrap_or_else(|| schedules_ahead(&launched));
+    if !schedules_ahead(&launched) && server.scheduler.async_scheduling.is_none() {
         notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
     }
     engine.validate()?;
@@ -136,16 +140,28 @@ fn schedules_ahead(engine: &Engine) -> bool {
     engine.vllm_version() >= (0, 14)
 }
 
-/// The row's format of the KV cache. A row without one has fp8 on Blackwell, and vLLM's `auto` elsewhere.
+/// The row's format of the KV cache, or that of its launch command. A row without either has fp8 on Blackwell, and vLLM's `auto`
+/// elsewhere.
 ///
 /// # Source
 /// Inferred from public rows on B200: with 16-bit caches, replays queue for memory where the measured servers did not.
-fn kv_cache_dtype(row: &ClosedLoopRow, hardware: &Hardware) -> Option<DType> {
-    let unsaid = (hardware.architecture == Architecture::Blackwell).then_some(DType::Fp8);
-    row.kv_cache_dtype.unwrap_or(unsaid)
+fn kv_cache_dtype(row: &ClosedLoopRow, hardware: &Hardware, deployment: &Deployment) -> Option<DType> {
+    let assumed = (hardware.architecture == Architecture::Blackwell).then_some(DType::Fp8);
+    row.kv_cache_dtype.unwrap_or(if row.launch.is_some() { deployment.kv_cache_dtype } else { assumed })
 }
 
-fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
+/// The server that the row's launch command starts, with the defaults of a server where the command says nothing.
+fn launched(row: &ClosedLoopRow) -> Result<ServerConfig> {
+    let mut arguments: Map<String, Value> = Map::new();
+    arguments.insert("model".to_owned(), row.model_path.as_str().into());
+    arguments.insert("hardware".to_owned(), row.system.as_str().into());
+    arguments.insert("max_num_seqs".to_owned(), MAX_NUM_SEQS.max(row.concurrency).into());
+    arguments.insert("max_num_batched_tokens".to_owned(), MAX_NUM_BATCHED_TOKENS.into());
+    arguments.extend(row.launch.clone().unwrap_or_default());
+    ServerConfig::from_values(&format!("the launch command of {}", row.id), &arguments)
+}
+
+fn deployment(row: &ClosedLoopRow, model: &Model, server: &ServerConfig) -> Result<Deployment> {
     let ranks = u64::from(row.tp_size) * u64::from(row.attention_dp_size);
     let expert_parallel = row.moe_ep_size.filter(|size| has_experts(model) && *size > 1);
     if let Some(size) = expert_parallel
@@ -162,9 +178,7 @@ fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
         pipeline_parallel_size: row.pp_size,
         data_parallel_size: row.attention_dp_size,
         enable_expert_parallel: expert_parallel.is_some(),
-        max_num_seqs: MAX_NUM_SEQS.max(row.concurrency),
-        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS,
-        ..Deployment::default()
+        ..server.deployment.clone()
     })
 }
 
@@ -247,7 +261,8 @@ mod tests {
     fn caches_on_blackwell_are_fp8_unless_said() {
         let dtype = |system: &str, given: Option<Option<DType>>| {
             let row = read_text(&format!("{HEADER}{QWEN}\n")).expect("a row").remove(0);
-            kv_cache_dtype(&ClosedLoopRow { kv_cache_dtype: given, ..row }, &Hardware::find(system).expect("a GPU"))
+            let row = ClosedLoopRow { kv_cache_dtype: given, ..row };
+            kv_cache_dtype(&row, &Hardware::find(system).expect("a GPU"), &Deployment::default())
         };
         assert_eq!((dtype("h100_sxm", None), dtype("b200_sxm", None)), (None, Some(DType::Fp8)));
         assert_eq!(
@@ -256,6 +271,20 @@ mod tests {
         );
         let on_b200 = made(&[&QWEN.replace("h100_sxm", "b200_sxm")]).0;
         assert!(on_b200[0].notes.iter().any(|note| note == "kv_cache_dtype is not given, taken as fp8"));
+    }
+
+    #[test]
+    fn a_launch_command_replaces_what_is_assumed() {
+        let mut row = read_text(&format!("{HEADER}{QWEN}\n").replace("h100_sxm", "b200_sxm")).expect("a row").remove(0);
+        let case_of = |row: &ClosedLoopRow| closed_loop_cases(std::slice::from_ref(row), &[], None).0.remove(0);
+        assert!(!case_of(&row).engine.async_scheduling);
+        let launch = serde_json::json!({"max_num_seqs": 16, "async_scheduling": true, "gpu_memory_utilization": 0.5});
+        row.launch = launch.as_object().cloned();
+        let (case, served) = (case_of(&row), launched(&row).expect("a server").deployment);
+        assert_eq!((case.engine.max_num_seqs, case.engine.max_num_batched_tokens), (16, 8192));
+        assert!(case.engine.async_scheduling && !case.notes.iter().any(|note| note.contains("taken as fp8")));
+        let b200 = Hardware::find("b200").expect("a GPU");
+        assert_eq!((kv_cache_dtype(&row, &b200, &served), served.gpu_memory_utilization), (None, 0.5));
     }
 
     #[test]
@@ -273,7 +302,7 @@ mod tests {
         let moe = "a,vllm,0.18.0,MiniMaxAI/MiniMax-M2.5,h100_sxm,fp8,1024,128,fp8,fp8,16,4,1,2,1,8,84.5,16.25";
         let deployment_of = |row: &str| {
             let row = read_text(&format!("{HEADER}{row}\n")).expect("a row").remove(0);
-            deployment(&row, &Model::find(&row.model_path).expect("a model"))
+            deployment(&row, &Model::find(&row.model_path).expect("a model"), &launched(&row).expect("a server"))
         };
         let spread = deployment_of(moe).expect("a deployment");
         assert_eq!((spread.data_parallel_size, spread.enable_expert_parallel), (2, true));

@@ -1,13 +1,15 @@
-//! A closed-loop file: one row per measured server, with a fixed number of requests in flight.
+//! A closed-loop file: one row per measured server, with a fixed number of requests in flight. Files of launch commands may come with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::closed_loop_launch::Launches;
 use crate::measured_time::MILLISECONDS;
 use ridgepoint::input::{FileKind, Input};
 use ridgepoint::unstable::error::cut;
 use ridgepoint::{DType, Error, Location, Result};
 use ridgepoint_replay::input::{Columns, Row, RowReader, head};
+use serde_json::{Map, Value};
 
 const COLUMNS: Columns = Columns {
     optional: "kv_cache_dtype",
@@ -57,13 +59,16 @@ pub struct ClosedLoopRow {
     pub moe_ep_size: Option<u32>,
     /// Format of the KV cache; `Some(None)` is `auto`, and `None` a row that does not say it.
     pub kv_cache_dtype: Option<Option<DType>>,
+    /// Arguments that vLLM was launched with; `None` where no file has the command.
+    pub launch: Option<Map<String, Value>>,
     /// Measured mean time to first token, ms.
     pub ttft_ms: f64,
     /// Measured mean time per output token after the first, ms.
     pub tpot_ms: f64,
 }
 
-/// Reads closed-loop files one after the other.
+/// Reads closed-loop files one after the other. Files with a column `config_key`, in any place, name the launch commands of rows: `id`,
+/// `config_key` and `image` of rows, and `config_key`, `image`, `framework`, `launch` and `config_files` of configurations.
 ///
 /// # Errors
 /// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known, for columns of servers that prefill and decode on
@@ -72,8 +77,13 @@ pub struct ClosedLoopRow {
 pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>> {
     let mut rows = Vec::new();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut launches = Launches::default();
     for path in paths {
         let input = Input::open(FileKind::ClosedLoop, path.as_ref())?;
+        if let Some(columns) = Launches::columns_of(&head(input.head()).names) {
+            launches.add(&mut RowReader::csv(input, columns)?, columns)?;
+            continue;
+        }
         refuse_separate_workers(&input)?;
         let mut reader = RowReader::csv(input, COLUMNS)?;
         let origin = reader.origin().to_owned();
@@ -90,6 +100,9 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
             let message = "has no rows below its header".to_owned();
             return Err(Error::parse(origin, message));
         }
+    }
+    for row in &mut rows {
+        row.launch = launches.of(&row.id, row.concurrency);
     }
     Ok(rows)
 }
@@ -140,6 +153,7 @@ impl ClosedLoopRow {
             kv_cache_dtype: row.optional("kv_cache_dtype", |row, column| {
                 row.read(column, "auto, fp8, bfloat16 or float16", DType::parse_or_auto)
             })?,
+            launch: None,
             ttft_ms: time_ms("ttft_ms")?,
             tpot_ms: time_ms("tpot_ms")?,
         })
@@ -148,7 +162,10 @@ impl ClosedLoopRow {
     /// Everything but the name, the number of requests in flight and what was measured.
     pub fn curve(&self) -> String {
         let (id, (ttft_ms, tpot_ms)) = (String::new(), (0.0, 0.0));
-        format!("{:?}", ClosedLoopRow { id, concurrency: 0, ttft_ms, tpot_ms, ..self.clone() })
+        let mut launch = self.launch.clone();
+        // A server is launched for the most requests of each point.
+        launch.iter_mut().for_each(|arguments| drop(arguments.remove("max_num_seqs")));
+        format!("{:?}", ClosedLoopRow { id, concurrency: 0, launch, ttft_ms, tpot_ms, ..self.clone() })
     }
 }
 

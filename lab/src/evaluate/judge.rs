@@ -82,7 +82,7 @@ impl<'a> Replayed<'a> {
     fn new(case: &'a Case, seed: u64, replaced: &[Baseline], done: &(dyn Fn() + Sync)) -> Result<Self> {
         let roofline = case.rooflines.predicted.as_ref();
         let mut sampler = SpreadSampler::new(roofline.steps());
-        let replay = case.replay(roofline, seed, &mut sampler)?;
+        let replay = case.replay(roofline, seed, &mut [&mut sampler])?;
         done();
         let metrics = Metrics::of(&replay);
         let spread = sampler.spread();
@@ -119,7 +119,7 @@ impl<'a> Replayed<'a> {
         let Some((black_box, stages, scope)) = fitted else {
             return Ok((None, "no black box: no other run to fit it on".to_owned()));
         };
-        let metrics = Metrics::of(&self.case.replay(&black_box as &dyn LatencyModel, seed, &mut ())?);
+        let metrics = Metrics::of(&self.case.replay(&black_box as &dyn LatencyModel, seed, &mut [])?);
         let stages = if stages == 1 { "1 stage".to_owned() } else { format!("{stages} stages") };
         Ok((Some(metrics), format!("black box fitted on {stages} of {scope}")))
     }

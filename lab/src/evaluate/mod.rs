@@ -7,6 +7,7 @@ pub mod capture;
 pub mod case;
 mod changed_loop;
 pub mod closed_loop;
+mod closed_loop_launch;
 pub mod closed_loop_row;
 mod curves;
 pub mod experiment;

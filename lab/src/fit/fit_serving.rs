@@ -107,7 +107,7 @@ pub(super) fn replayed_rows(
 fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<Row>> {
     let roofline = case.rooflines.corrected(correction);
     let mut terms = StepTerms::new(roofline.steps());
-    let replayed = case.replay(&roofline, seed, &mut terms)?;
+    let replayed = case.replay(&roofline, seed, &mut [&mut terms])?;
     let finished = || replayed.records.iter().filter(|record| record.outcome == Outcome::Finished);
     let stages = case.measured.last_stage().map_or(0, |last| last + 1);
     let of_stage = |stage: u32| {
@@ -143,7 +143,7 @@ fn rows_of_stage(
         (None, Some(tpot_us)) => tpot_us * gaps,
         (None, None) => return Vec::new(),
     };
-    let output_ns = (roofline.output_token_processing_time_us() * 1e3) as u64;
+    let output_ns = (roofline.host().output_token_processing_time_us() * 1e3) as u64;
     let (mut decoding, mut ttft) = (Basis::default(), Basis::default());
     let (mut predicted_decoding_us, mut predicted_ttft_us) = (0.0, 0.0);
     for record in records {
@@ -152,7 +152,7 @@ fn rows_of_stage(
         decoding.add_scaled(&terms.between(first_ns, last_ns), 1.0 / count);
         predicted_decoding_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
         let prompt = Request::prefill(record.num_prompt_tokens, 0);
-        let queued_ns = record.arrival_ns + (roofline.queueing_time_us(&prompt) * 1e3) as u64;
+        let queued_ns = record.arrival_ns + (roofline.host().queueing_time_us(&prompt) * 1e3) as u64;
         ttft.add_scaled(&terms.between(queued_ns.min(first_ns), first_ns), 1.0 / count);
         predicted_ttft_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
     }

@@ -79,7 +79,7 @@ fn residuals(cases: &[&Case], correction: &Correction, host: HostTimes, seed: u6
     let correction = Arc::new(correction.clone());
     let of_case = |case: &&Case| -> Result<[f64; 2]> {
         let roofline = case.rooflines.corrected(&correction).with_host(host);
-        let metrics = Metrics::of(&case.replay(&roofline, seed, &mut ())?);
+        let metrics = Metrics::of(&case.replay(&roofline, seed, &mut [])?);
         let residual = |metric: Metric, target: Target| {
             let measured_ms = case.measured.get(WHOLE_RUN, metric)?;
             let log_error = (predicted_ms(&metrics, None, metric)? / measured_ms).ln();

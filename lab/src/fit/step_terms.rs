@@ -3,7 +3,7 @@
 
 use ridgepoint::StepModel;
 use ridgepoint::correction::Basis;
-use ridgepoint_replay::{Observer, StepEvent};
+use ridgepoint_replay::{Event, Events, Observer};
 
 /// Terms of a replay's steps, summed from its start.
 #[derive(Debug)]
@@ -46,14 +46,15 @@ impl<'a> StepTerms<'a> {
 }
 
 impl Observer for StepTerms<'_> {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        let mut sum = self.entries.last().map_or(Basis::default(), |entry| entry.sum);
-        sum.add_scaled(&self.steps.sharing_basis(event.batch, event.shared_kv_tokens), 1.0);
-        self.entries.push(Entry { start_ns: event.start_ns, end_ns: event.end_ns, sum });
+    fn wants(&self) -> Events {
+        Events::STEPS
     }
 
-    fn wants_every_token(&self) -> bool {
-        false
+    fn on(&mut self, event: &Event<'_>) {
+        let Event::Step(event) = event else { return };
+        let mut sum = self.entries.last().map_or(Basis::default(), |entry| entry.sum);
+        sum.add_scaled(&self.steps.basis(event.step), 1.0);
+        self.entries.push(Entry { start_ns: event.start_ns, end_ns: event.end_ns, sum });
     }
 }
 

@@ -1,11 +1,10 @@
 //! Timings of all-reduces.
 
 use ridgepoint::unstable::efficiency::family::AllReduceKind;
-use ridgepoint::unstable::efficiency::kernel_model::AllReduceModel;
 use ridgepoint::{DType, Result};
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
+use super::columns::{Call, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;
 
 /// An all-reduce.
@@ -43,8 +42,4 @@ impl Call for AllReduceCall {
         };
         Ok(AllReduceCall { num_gpus, message_bytes, backend: row.read("backend", "graph or eager", backend)? })
     }
-}
-
-impl Measured for AllReduceModel {
-    type Call = AllReduceCall;
 }

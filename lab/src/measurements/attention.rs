@@ -2,11 +2,10 @@
 
 use ridgepoint::model::Window;
 use ridgepoint::unstable::efficiency::family::HeadSize;
-use ridgepoint::unstable::efficiency::kernel_model::{DecodeModel, PrefillModel};
 use ridgepoint::{DType, Result};
 use ridgepoint_replay::input::{Columns, Row};
 
-use super::columns::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};
+use super::columns::{Call, KV_DTYPES, MAX_COUNT, PublicTable, check_divides, size};
 use super::source::SourceFormat;
 
 /// The heads that an attention call works on.
@@ -210,12 +209,4 @@ impl Call for MixedCall {
         }
         Ok(call)
     }
-}
-
-impl Measured for PrefillModel {
-    type Call = PrefillCall;
-}
-
-impl Measured for DecodeModel {
-    type Call = DecodeCall;
 }

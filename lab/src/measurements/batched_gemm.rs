@@ -2,10 +2,9 @@
 
 use ridgepoint::Result;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::unstable::efficiency::kernel_model::BatchedGemmModel;
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, matmul_format, public_columns, size};
+use super::columns::{Call, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;
 
 /// Inputs and outputs of a product that the public table names, as DeepSeek-V3 has them.
@@ -55,8 +54,4 @@ fn absorbed_projection(name: &str) -> Option<(u64, u64)> {
         "mla_gen_post" => Some((128, 512)),
         _ => None,
     }
-}
-
-impl Measured for BatchedGemmModel {
-    type Call = BatchedGemmCall;
 }

@@ -6,18 +6,11 @@ use std::hash::Hash;
 
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::units::US_PER_MS;
-use ridgepoint::unstable::efficiency::family::Family;
 use ridgepoint::{DType, Result};
 use ridgepoint_replay::input::{Columns, Row};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};
-
-/// A kernel family with files of timings.
-pub trait Measured: Family {
-    /// The calls that files of this family hold.
-    type Call: Call;
-}
 
 /// Larger counts are not exact as `f64`.
 pub(super) const MAX_COUNT: u64 = 1 << 53;

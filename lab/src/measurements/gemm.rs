@@ -2,10 +2,9 @@
 
 use ridgepoint::Result;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::unstable::efficiency::kernel_model::GemmModel;
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, matmul_format, public_columns, size};
+use super::columns::{Call, PublicTable, matmul_format, public_columns, size};
 use super::source::SourceFormat;
 
 /// A projection: `y[m,n] = x[m,k] · W[k,n]`.
@@ -34,8 +33,4 @@ impl Call for GemmCall {
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         Ok(GemmCall { dtype: matmul_format(row)?, m: size(row, "m")?, n: size(row, "n")?, k: size(row, "k")? })
     }
-}
-
-impl Measured for GemmModel {
-    type Call = GemmCall;
 }

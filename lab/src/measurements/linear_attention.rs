@@ -3,10 +3,9 @@
 use ridgepoint::Result;
 use ridgepoint::model::Recurrence;
 use ridgepoint::physics::StateKernel;
-use ridgepoint::unstable::efficiency::kernel_model::StateModel;
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, check_divides, public_columns, size};
+use super::columns::{Call, PublicTable, check_divides, public_columns, size};
 use super::source::SourceFormat;
 
 const STATE_KERNELS: &str = "conv_prefill, conv_decode, chunk_scan or state_update";
@@ -97,8 +96,4 @@ fn public_state_kernel(name: &str) -> Option<StateKernel> {
         name if name.starts_with("fused_recurrent_gated_delta_rule") => Some(StateKernel::StateUpdate),
         _ => None,
     }
-}
-
-impl Measured for StateModel {
-    type Call = StateCall;
 }

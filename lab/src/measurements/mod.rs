@@ -33,7 +33,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use ridgepoint::input::{FileKind, Input};
-use ridgepoint::unstable::efficiency::family::{FamilyVisitor, for_each_family};
 use ridgepoint::{Error, Result};
 use ridgepoint_replay::input::{Columns, Row, RowReader};
 
@@ -60,9 +59,9 @@ mod tests;
 pub use allreduce::AllReduceCall;
 pub use attention::{DecodeCall, Heads, MixedCall, PrefillCall};
 pub use batched_gemm::BatchedGemmCall;
-pub use calls::Timed;
+pub use calls::{Calls, Timed};
 pub use certificate::CERTIFICATE_FILE;
-pub use columns::{Call, Measured};
+pub use columns::Call;
 pub use gemm::GemmCall;
 pub use latent_block::LatentBlockCall;
 pub use linear_attention::StateCall;
@@ -72,14 +71,14 @@ pub use small_kernels::SmallKernelCall;
 pub use source::{SourceFile, SourceFormat};
 
 use crate::stats::median;
-use calls::AllCalls;
 use certificate::Certificate;
 use columns::{PublicTable, latency_us};
 
 /// All measurements of a folder, each row with its source.
 #[derive(Debug, Default)]
 pub struct Measurements {
-    calls: AllCalls,
+    /// The calls with their times, by operator.
+    pub calls: Calls,
     /// Sources of the rows: one entry per file, engine, version, device and kernel.
     pub sources: Vec<SourceFile>,
     /// Remarks on the reading: merged duplicates, files that were not read.
@@ -99,29 +98,24 @@ impl Measurements {
     /// row of a file, an error that names it.
     pub fn load(dir: &Path) -> Result<Self> {
         let names = file_names(dir)?;
-        let mut stems = Stems(Vec::new());
-        for_each_family(&mut stems)?;
-        stems.0.extend([MixedCall::STEM, LatentBlockCall::STEM, SmallKernelCall::STEM]);
-        let mut folder = Folder {
-            dir,
-            certificate: Certificate::read(dir, &stems.0)?,
-            known: BTreeSet::new(),
-            names,
-            calls: AllCalls::default(),
-            sources: Vec::new(),
-            notes: Vec::new(),
+        let certificate = Certificate::read(dir, &STEMS)?;
+        let (known, sources, notes) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let mut folder = Folder { dir, certificate, known, names, sources, notes };
+        let calls = Calls {
+            gemm: folder.read()?,
+            batched_gemm: folder.read()?,
+            prefill: folder.read()?,
+            decode: folder.read()?,
+            moe: folder.read()?,
+            all_reduce: folder.read()?,
+            exchange: folder.read()?,
+            state: folder.read()?,
+            mixed: folder.read()?,
+            latent_block: folder.read()?,
+            small_kernels: folder.read()?,
         };
-        for_each_family(&mut folder)?;
-        folder.read::<MixedCall>()?;
-        folder.read::<LatentBlockCall>()?;
-        folder.read::<SmallKernelCall>()?;
         folder.finish()?;
-        Ok(Measurements { calls: folder.calls, sources: folder.sources, notes: folder.notes })
-    }
-
-    /// The rows of one operator, by the type of its calls.
-    pub fn of<C: Call>(&self) -> &[Timed<C>] {
-        self.calls.of()
+        Ok(Measurements { calls, sources: folder.sources, notes: folder.notes })
     }
 
     /// The GPUs that the measurements were taken on, as their sources name them, without repetition. Empty if no source
@@ -141,14 +135,19 @@ impl Measurements {
 }
 
 /// The csv files that sections of a certificate can be about, without their ending.
-struct Stems(Vec<&'static str>);
-
-impl<F: Measured> FamilyVisitor<F> for Stems {
-    fn visit(&mut self) -> Result<()> {
-        self.0.push(F::Call::STEM);
-        Ok(())
-    }
-}
+const STEMS: [&str; 11] = [
+    GemmCall::STEM,
+    BatchedGemmCall::STEM,
+    PrefillCall::STEM,
+    DecodeCall::STEM,
+    MoeCall::STEM,
+    AllReduceCall::STEM,
+    ExchangeCall::STEM,
+    StateCall::STEM,
+    MixedCall::STEM,
+    LatentBlockCall::STEM,
+    SmallKernelCall::STEM,
+];
 
 /// Reads the call of a row of a source, and numbers its shape: from 0, in the order in which shapes come first.
 type Place<'p> = dyn FnMut(&Row<'_>, SourceFormat, usize) -> Result<usize> + 'p;
@@ -161,20 +160,13 @@ struct Folder<'a> {
     names: BTreeSet<String>,
     /// Files that were looked for.
     known: BTreeSet<String>,
-    calls: AllCalls,
     sources: Vec<SourceFile>,
     notes: Vec<String>,
 }
 
-impl<F: Measured> FamilyVisitor<F> for Folder<'_> {
-    fn visit(&mut self) -> Result<()> {
-        self.read::<F::Call>()
-    }
-}
-
 impl Folder<'_> {
     /// Reads the calls of one operator, each source's shapes once.
-    fn read<C: Call>(&mut self) -> Result<()> {
+    fn read<C: Call>(&mut self) -> Result<Vec<Timed<C>>> {
         let mut places: HashMap<(usize, C), usize> = HashMap::new();
         let mut place = |row: &Row<'_>, format: SourceFormat, source: usize| {
             let (call, next) = (C::read(row, format)?, places.len());
@@ -185,8 +177,7 @@ impl Folder<'_> {
         calls.sort_unstable_by_key(|(_, at)| *at);
         let timed = calls.into_iter().zip(times_us);
         let timed = timed.map(|(((source, call), _), latency_us)| Timed { call, latency_us, source });
-        self.calls.insert::<C>(timed.collect());
-        Ok(())
+        Ok(timed.collect())
     }
 
     /// Reads the files of an operator. Returns the time of each shape, in the order in which `place` numbers them.

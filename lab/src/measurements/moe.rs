@@ -3,10 +3,9 @@
 use ridgepoint::Result;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::unstable::efficiency::family::Routing;
-use ridgepoint::unstable::efficiency::kernel_model::MoeModel;
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, check_divides, matmul_format, public_columns, size};
+use super::columns::{Call, PublicTable, check_divides, matmul_format, public_columns, size};
 use super::source::SourceFormat;
 
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
@@ -81,8 +80,4 @@ impl Call for MoeCall {
         check_divides(row, "moe_tp_size", call.moe_tp_size, intermediate_size, width)?;
         Ok(call)
     }
-}
-
-impl Measured for MoeModel {
-    type Call = MoeCall;
 }

@@ -1,11 +1,10 @@
 //! Timings of NCCL's collectives.
 
 use ridgepoint::physics::communication::Collective;
-use ridgepoint::unstable::efficiency::kernel_model::ExchangeModel;
 use ridgepoint::{DType, Result};
 use ridgepoint_replay::input::Row;
 
-use super::columns::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
+use super::columns::{Call, PublicTable, message_bytes, num_gpus, public_columns};
 use super::source::SourceFormat;
 
 const COLLECTIVES: &str = "all_gather, reduce_scatter, alltoall or all_reduce";
@@ -40,8 +39,4 @@ impl Call for ExchangeCall {
         let collective = row.read(column, COLLECTIVES, Collective::parse)?;
         Ok(ExchangeCall { collective, num_gpus, message_bytes })
     }
-}
-
-impl Measured for ExchangeModel {
-    type Call = ExchangeCall;
 }

@@ -13,6 +13,9 @@ use super::shorthand::Item;
 /// Most requests that the flags may stand for; a typing error must not fill the memory.
 const MAX_REQUESTS: u64 = 1_000_000;
 
+/// Refused requests that are looked for; an error shows fewer.
+const MOST_REFUSED: usize = 1_000;
+
 /// Other names of keys, as pairs of alias and key.
 const ALIASES: &[(&str, &str)] =
     &[("progress_index", "num_computed_tokens"), ("num_new_tokens", "num_scheduled_tokens")];
@@ -91,7 +94,7 @@ impl Batch {
             let place = if flag.is_empty() { format!("request {index}") } else { flag.clone() };
             Some(format!("{place}: {problem}"))
         };
-        let mut problems: Vec<String> = self.items.iter().enumerate().filter_map(problem).collect();
+        let mut problems: Vec<String> = self.items.iter().enumerate().filter_map(problem).take(MOST_REFUSED).collect();
         if problems.is_empty() {
             problems.push(error.to_string());
         }
@@ -109,7 +112,8 @@ fn requests(origin: &str, value: &Value) -> Result<(Vec<Request>, Vec<OwnSamplin
         keys.problem("requests", format_args!("is missing; it is {shape}"));
     }
     let entries = keys.read("requests", shape, Value::as_array).into_iter().flatten().enumerate();
-    let requests = entries.filter_map(|(index, entry)| {
+    // A list of faulty requests is not read to its end.
+    let requests = entries.take_while(|_| !log.is_full()).filter_map(|(index, entry)| {
         if let Some(request) = plain(entry) {
             return Some((request, OwnSampling::default()));
         }

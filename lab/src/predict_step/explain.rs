@@ -98,6 +98,7 @@ mod tests {
         for term in Term::ALL.into_iter().filter(|term| !term.is_factor()) {
             let step = OperatorEstimate {
                 name: term.operator_name(),
+                kind: None,
                 group: None,
                 count: 1,
                 flops: 0.0,

@@ -39,15 +39,15 @@ impl Server<'_> {
     ///
     /// # Errors
     /// Those of [`Server::replay`].
-    pub fn with_tier<O: Observer>(
+    pub fn with_tier(
         &self,
         tier: Option<KvOffload>,
         workload: &mut dyn Workload,
-        observer: O,
+        observers: &mut [&mut dyn Observer],
     ) -> ridgepoint::Result<(Replay, Metrics)> {
         let mut engine = self.engine.clone();
         engine.config.kv_offload = tier;
-        let (replayed, _) = Server { engine: &engine, ..*self }.replay(workload, observer)?;
+        let replayed = Server { engine: &engine, ..*self }.replay(workload, observers)?;
         Ok((replayed.replay, replayed.metrics))
     }
 

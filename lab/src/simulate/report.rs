@@ -59,23 +59,27 @@ impl Server<'_> {
         self.fitted.map_or(self.latency, |fitted| &fitted.black_box)
     }
 
-    /// Replays a load, which `observer` watches.
+    /// Replays a load. `observers` watch the replay.
     ///
     /// # Errors
     /// Requests that cannot be, and times beyond the clock.
-    pub fn replay<O: Observer>(
+    pub fn replay(
         &self,
         workload: &mut dyn Workload,
-        observer: O,
-    ) -> ridgepoint::Result<(ReplayedLoad, O)> {
+        observers: &mut [&mut dyn Observer],
+    ) -> ridgepoint::Result<ReplayedLoad> {
         let steady = self.steady();
         let noisy = self.noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, self.seed)).transpose()?;
         let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
-        let mut observers = (observer, SpreadSampler::new(self.latency.steps()));
+        let mut sampler = SpreadSampler::new(self.latency.steps());
+        let mut watching: Vec<&mut dyn Observer> = vec![&mut sampler];
+        for observer in observers {
+            watching.push(&mut **observer);
+        }
         let engine = &self.engine.config;
         let (replay, notes, held) = match self.cold {
             None => {
-                let replay = replay(sampled, engine, workload, &mut observers)?;
+                let replay = replay(sampled, engine, workload, &mut watching)?;
                 replay.check_clock()?;
                 let notes = replay.notes(engine);
                 (replay, notes, None)
@@ -83,7 +87,7 @@ impl Server<'_> {
             Some(cold) => {
                 let mut held = HeldRequests::new(workload, cold.start_ns(), cold.ready_ns());
                 let starting = ColdSteps::new(sampled, cold.first_step_us());
-                let mut replay = replay(&starting, engine, &mut held, &mut observers)?;
+                let mut replay = replay(&starting, engine, &mut held, &mut watching)?;
                 replay.check_clock()?;
                 // Whether the server keeps up is asked of the time in which it is there.
                 let notes = replay.notes(engine);
@@ -91,10 +95,9 @@ impl Server<'_> {
                 (replay, notes, Some(held))
             }
         };
-        let (observer, sampler) = observers;
         let metrics = Metrics::of(&replay);
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
-        Ok((ReplayedLoad { metrics, replay, held, notes, spread, extrapolated }, observer))
+        Ok(ReplayedLoad { metrics, replay, held, notes, spread, extrapolated })
     }
 
     /// The report of a replayed load, with the warnings that are known so far.

@@ -142,7 +142,7 @@ mod tests {
             |()| None,
             |rate| {
                 let mut load = OpenLoop::new(pattern, rate, num_requests, RequestShape::new(10, 1), 0)?;
-                let run = Metrics::of(&replay(&latency, &config, &mut load, &mut ())?).run;
+                let run = Metrics::of(&replay(&latency, &config, &mut load, &mut [])?).run;
                 Ok::<_, ridgepoint::Error>((run.ttft_ms.is_some_and(|ttft| ttft.mean <= limit_ms), ()))
             },
         );

@@ -15,6 +15,15 @@ use super::slo::Slo;
 /// Most configurations of a grid.
 pub const MAX_CONFIGURATIONS: usize = 100_000;
 
+/// Most bytes of long keys and values, over all servers or all loads of a grid: each of them repeats what it has one value of.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
+/// A longer key with its value is a long one.
+const USUAL_BYTES: usize = 128;
+
+/// Bytes of an entry of a list or object besides its text.
+const ENTRY_BYTES: usize = 32;
+
 /// More keys than a server or load can have. A section with more has unknown ones, and is not multiplied out.
 const MAX_KEYS: usize = 100;
 
@@ -87,14 +96,15 @@ impl Grid {
     /// A text that is not TOML; all problems: unknown keys, values out of range or listed twice, loads and limits that do not go
     /// together, files of requests that cannot be read, more than [`MAX_CONFIGURATIONS`].
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        Self::from_keys(origin, &parse_toml(origin, text)?, false)
+        Self::from_keys(origin, &parse_toml(origin, text)?, GridLimits::default())
     }
 
-    /// Reads the keys of a grid from JSON. With `names_only`, models and GPUs are found by name alone, and no file of requests is read.
+    /// Reads the keys of a grid from JSON.
     ///
     /// # Errors
-    /// Those of [`Grid::parse`] but for the TOML, and a file of requests if only names are allowed.
-    pub fn from_keys(origin: &str, value: &Value, names_only: bool) -> Result<Self> {
+    /// Those of [`Grid::parse`] but for the TOML, and those of the limits.
+    pub fn from_keys(origin: &str, value: &Value, limits: GridLimits) -> Result<Self> {
+        let GridLimits { configurations, names_only } = limits;
         let log = Log::default();
         let keys = Keys::new("", value, &log);
         let server = keys.section_or_empty("server");
@@ -114,16 +124,8 @@ impl Grid {
         let mut server_axes = axes("server", server.entries(), &log);
         server_axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
         let load_axes = axes("load", loads.keys.iter().map(|(key, value)| (key, value)), &log);
-        let total = server_axes
-            .iter()
-            .chain(&load_axes)
-            .fold(1_usize, |product, axis| product.saturating_mul(axis.values.len()));
-        if total > MAX_CONFIGURATIONS {
-            let problem = format!(
-                "makes {total} configurations, at most {MAX_CONFIGURATIONS} are possible: list fewer values, or split the grid"
-            );
-            return Err(Error::invalid(origin, vec![problem]));
-        }
+        check_size(&server_axes, &load_axes, configurations)
+            .map_err(|problem| Error::invalid(origin, vec![problem]))?;
         let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &log)? });
         let servers = combinations(&server_axes, server);
         if let Some(path) = servers.iter().find_map(|server| server.value.transfers_file()).filter(|_| names_only) {
@@ -159,6 +161,60 @@ impl Grid {
     pub(super) fn settings(&self, of: Configuration<'_>) -> String {
         let limits = self.slo.as_ref().map(|slo| format!("; {}", slo.settings())).unwrap_or_default();
         format!("{}; {}{limits}", of.server.all, of.load.all)
+    }
+}
+
+/// What a grid may have.
+#[derive(Debug, Clone, Copy)]
+pub struct GridLimits {
+    /// Most configurations.
+    pub configurations: usize,
+    /// Whether models and GPUs are found by name alone, and no file of requests is read.
+    pub names_only: bool,
+}
+
+impl Default for GridLimits {
+    fn default() -> Self {
+        GridLimits { configurations: MAX_CONFIGURATIONS, names_only: false }
+    }
+}
+
+/// Judges a grid before it is multiplied out: the number of its configurations, and the texts that each of them repeats.
+fn check_size(servers: &[Axis<'_>], loads: &[Axis<'_>], most: usize) -> std::result::Result<(), String> {
+    let number =
+        |axes: &[Axis<'_>]| axes.iter().fold(1_usize, |product, axis| product.saturating_mul(axis.values.len()));
+    let total = number(servers).saturating_mul(number(loads));
+    if total > most {
+        return Err(format!(
+            "the grid makes {total} configurations, at most {most} are possible: list fewer values, or split the grid"
+        ));
+    }
+    for axes in [servers, loads] {
+        let long = |axis: &Axis<'_>| {
+            let longest = axis.values.iter().map(text_bytes).max().unwrap_or(0);
+            (axis.key.len() + longest).saturating_sub(USUAL_BYTES)
+        };
+        let bytes = axes.iter().map(long).fold(0, usize::saturating_add).saturating_mul(number(axes));
+        if bytes > MAX_TEXT_BYTES {
+            return Err(format!(
+                "the {} combinations of the grid's values repeat long texts of up to {} MiB in all, at most {} are possible: list fewer values, or \
+                 shorter ones",
+                number(axes),
+                bytes >> 20,
+                MAX_TEXT_BYTES >> 20
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that a value takes, by an estimate.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(|value| ENTRY_BYTES + text_bytes(value)).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| ENTRY_BYTES + key.len() + text_bytes(value)).sum(),
+        _ => 0,
     }
 }
 

@@ -111,6 +111,18 @@ fn grids_that_are_none_say_so() {
 }
 
 #[test]
+fn long_texts_are_not_multiplied_out() {
+    // 100,000 servers, each with 60,000 bytes of a name.
+    let numbers = |to: u32| (1..=to).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let server = format!("model = \"{}\"\nhardware = \"h100\"\n", "m".repeat(60_000));
+    let long = format!("max_num_batched_tokens = [{}]\nmax_num_seqs = [{}]", numbers(100), numbers(500));
+    let error = grid(&format!("{server}{long}")).unwrap_err().to_string();
+    assert!(error.contains("repeat long texts of up to"), "{error}");
+    let short = "model = \"llama-2-7b\"\nhardware = \"h100\"\n";
+    assert_eq!(grid(&format!("{short}{long}")).unwrap().num_configurations(), 100_000);
+}
+
+#[test]
 fn a_profile_is_not_shared_out_to_replicas() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.yaml");

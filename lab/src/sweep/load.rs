@@ -6,7 +6,7 @@ use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::RequestFile;
 use ridgepoint_replay::workload::{
     ArrivalPattern, ClosedLoop, GeneratedSessions, NormalLengths, OpenLoop, ReplicaShare, RequestShape, SessionShape,
-    SessionStarts, Workload,
+    SessionStarts, Summary, Workload,
 };
 
 /// One load of a grid. With limits and neither rate nor concurrency, the highest rate is searched; without limits, the requests of a
@@ -118,6 +118,27 @@ impl Source {
             }
             Source::Profile(profile) => Ok(profile.workload(load.seed)),
         }
+    }
+
+    /// A load in a few figures.
+    pub(super) fn summary(&self, load: &LoadPoint) -> Summary {
+        let mut summary = match self {
+            Source::Generated => {
+                let (mean_input_tokens, mean_output_tokens, num_requests) = self.shape(load);
+                let requests = usize::try_from(num_requests).unwrap_or(usize::MAX);
+                Summary { requests, mean_input_tokens, mean_output_tokens, ..Summary::default() }
+            }
+            Source::Requests(file) => file.summary(),
+            Source::Profile(profile) => profile.summary(load.seed),
+        };
+        if let Some(session) = load.session {
+            // Each turn has the turns before it.
+            let of_turn = summary.mean_input_tokens + summary.mean_output_tokens;
+            summary.mean_input_tokens +=
+                f64::from(session.prefix_len_tokens) + of_turn * f64::from(session.turns) / 2.0;
+            summary.sessions = usize::try_from(load.num_requests.unwrap_or(0)).ok();
+        }
+        summary
     }
 
     /// Mean prompt tokens, mean output tokens and number of requests of a load.

@@ -38,7 +38,7 @@ mod sweeping;
 mod tiers;
 
 pub use best::Best;
-pub use grid::{Configuration, Grid, MAX_CONFIGURATIONS};
+pub use grid::{Configuration, Grid, GridLimits, MAX_CONFIGURATIONS};
 pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;

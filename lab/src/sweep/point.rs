@@ -163,11 +163,11 @@ impl Point<'_> {
     ) -> Result<Row, String> {
         let load = &self.configuration.load.value;
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
-        let (mut sampler, mut nobody) = (SpreadSampler::new(latency.steps()), ());
+        let mut sampler = SpreadSampler::new(latency.steps());
         let has_confidence = self.grid.slo.as_ref().is_some_and(Slo::has_confidence);
-        let observer: &mut dyn Observer = if has_confidence { &mut sampler } else { &mut nobody };
+        let watching: &mut [&mut dyn Observer] = if has_confidence { &mut [&mut sampler] } else { &mut [] };
         let mut workload = Stoppable::new(&mut *workload, self.stop);
-        let replayed = replay(latency, config, &mut workload, observer).map_err(reason)?;
+        let replayed = replay(latency, config, &mut workload, watching).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let notes = replayed.notes(config);

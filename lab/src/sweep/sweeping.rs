@@ -12,8 +12,9 @@ use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::{MAX_PROBLEMS, check};
 use ridgepoint::latency::KvTransfers;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
+use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::server_config::{KvTransfersSource, ServerConfig};
-use ridgepoint_replay::workload::check_memory;
+use ridgepoint_replay::workload::{Summary, check_block_memory, check_memory};
 
 use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
@@ -82,7 +83,25 @@ impl Sweep {
     pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
         let loads = self.grid.loads.iter().map(|load| self.grid.source.num_requests(&load.value));
         let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
-        check_memory(loads.max().unwrap_or(0), threads.min(self.grid.num_configurations()), max_memory_gib)
+        let at_once = threads.min(self.grid.num_configurations());
+        check_memory(loads.max().unwrap_or(0), at_once, max_memory_gib)?;
+        let summaries: Vec<Summary> =
+            self.grid.loads.iter().map(|load| self.grid.source.summary(&load.value)).collect();
+        // The row of a server that cannot run says so; it replays nothing.
+        let fits = |server: &Setting<ServerConfig>| match self.engine(&server.value) {
+            Some(engine) => {
+                summaries.iter().try_for_each(|load| check_block_memory(load, &engine, at_once, max_memory_gib))
+            }
+            None => Ok(()),
+        };
+        self.grid.servers.par_iter().try_for_each(fits)
+    }
+
+    /// The engine of a server of the grid, if it can run.
+    fn engine(&self, server: &ServerConfig) -> Option<EngineConfig> {
+        let (model, _) = self.models.get(&model_key(server))?.model.as_ref().ok()?;
+        let hardware = self.hardware.get(&server.hardware)?;
+        Some(server.engine_config(model, hardware, &self.options.engine).ok()?.config)
     }
 
     /// The columns of each configuration that are known before anything runs.

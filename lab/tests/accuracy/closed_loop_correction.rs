@@ -27,7 +27,7 @@ fn has_experts(model: &str) -> bool {
 /// Measured and predicted time per output token, ms.
 fn tpot_ms(case: &Case) -> Option<(f64, f64)> {
     let measured_ms = case.measured.get(WHOLE_RUN, Metric::TPOT_MEAN)?;
-    let metrics = Metrics::of(&case.replay(case.rooflines.predicted.as_ref(), SEED, &mut ()).expect("a replay"));
+    let metrics = Metrics::of(&case.replay(case.rooflines.predicted.as_ref(), SEED, &mut []).expect("a replay"));
     predicted_ms(&metrics, None, Metric::TPOT_MEAN).map(|predicted_ms| (measured_ms, predicted_ms))
 }
 

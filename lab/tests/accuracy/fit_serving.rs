@@ -53,7 +53,7 @@ fn made_up(dir: &Path, models: &[&str]) -> Vec<Case> {
 
 fn replayed(case: &Case, correction: &Correction) -> Metrics {
     let steps = case.rooflines.calibrated.steps().clone().with_correction(Arc::new(correction.clone()));
-    Metrics::of(&case.replay(&CalibratedRoofline::new(steps), SEED, &mut ()).unwrap())
+    Metrics::of(&case.replay(&CalibratedRoofline::new(steps), SEED, &mut []).unwrap())
 }
 
 const STAGES: [(i32, Option<u32>); 3] = [(WHOLE_RUN, None), (0, Some(0)), (1, Some(1))];

@@ -2,6 +2,7 @@
 
 use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::latent_block::{self, LATENT_BLOCK};
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
@@ -52,7 +53,9 @@ fn a_block_takes_the_operators_between_its_layers_norms_and_feed_forward_part() 
     let rows = format!("{header}16,bfloat16,32,1,4000,{}\n16,bfloat16,20000,1,4000,9\n", predicted_us / 1.25);
     std::fs::write(dir.path().join("latent_block.csv"), rows).unwrap();
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.24.0\"\n").unwrap();
-    let rows = Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100()).unwrap();
+    let rows =
+        Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100(), &Exclusions::find(None).unwrap())
+            .unwrap();
     let tables = Tables::new(&h100(), &Engine::parse("vllm", Some("0.24")).unwrap(), None);
     let report = latent_block::check(&rows.off_table.latent_blocks, &h100(), &tables).unwrap();
     let total = report.total.unwrap();

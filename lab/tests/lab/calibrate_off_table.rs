@@ -5,10 +5,11 @@ use std::path::Path;
 
 use ridgepoint::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::family::{AttentionKey, Family, Key};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, Key, PREFILL, SeriesKey};
 use ridgepoint::unstable::efficiency::grid::Grid;
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::unstable::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::mixed_attention;
 use ridgepoint_lab::calibrate::off_table::{MIXED, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
@@ -38,7 +39,8 @@ fn rows_of(files: &[(&str, String)]) -> Rows {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.14.0\"\n").unwrap();
-    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100()).unwrap()
+    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100(), &Exclusions::find(None).unwrap())
+        .unwrap()
 }
 
 fn total(report: &OperatorReport) -> ErrorSummary {
@@ -78,7 +80,7 @@ fn chunks_on_prior_kv_that_take_as_long_as_predicted_have_no_error() {
         rows += &format!("32,8,128,bfloat16,0,{batch},{query},{computed},{time_us}\n");
     }
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&rows))]);
-    assert!(rows.of::<PrefillModel>().is_empty());
+    assert!(rows.of(&PREFILL).is_empty());
     let tables = Tables::new(&h100(), &Engine::default(), None);
     assert_no_error(&made(rows.off_table.check_prefill_prior_kv(&h100(), &tables)), 3);
 }
@@ -90,7 +92,7 @@ fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
     // 100 + 300 + 2000 + 4 tokens, the new ones included.
     let rows = decode_csv(&format!("32,8,128,bfloat16,0,4,2404,2000,{time_us}\n"));
     let rows = rows_of(&[("attention_decode.csv", rows)]);
-    assert!(rows.of::<DecodeModel>().is_empty());
+    assert!(rows.of(&DECODE).is_empty());
     let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
     assert_no_error(&report, 1);
     assert_eq!(report.by_dtype["bfloat16"].rows, 1);
@@ -175,20 +177,24 @@ fn made_up_tables(dir: &Path) {
         lines: 0,
         cross_validated_median_ape_pct: 0.0,
         cross_validated_mape_pct: 0.0,
+        stand_in_distance: None,
         knots: vec![1.0, 8.0],
     };
-    let chip_of = |_: &AttentionKey| Chip::new(&h100(), DType::Bfloat16);
+    let chip_of = |_: &SeriesKey| Chip::new(&h100(), DType::Bfloat16);
     let (grid_of_prefill, grid_of_decode) = (grid(), grid());
-    let series = Series::<PrefillModel> { key: key(), coefficients: PREFILL.to_vec(), grid: grid_of_prefill };
-    let text = write_table("h100_sxm", "none", &[SeriesDraft { series, header: header.clone() }], chip_of).unwrap();
+    let series =
+        Series { key: SeriesKey::Prefill(key()), coefficients: PREFILL_COEFFICIENTS.to_vec(), grid: grid_of_prefill };
+    let text =
+        write_table(&PREFILL, "h100_sxm", "none", &[SeriesDraft { series, header: header.clone() }], chip_of).unwrap();
     std::fs::write(folder.join("attention_prefill.csv"), text).unwrap();
-    let series = Series::<DecodeModel> { key: key(), coefficients: DECODE.to_vec(), grid: grid_of_decode };
-    let text = write_table("h100_sxm", "none", &[SeriesDraft { series, header }], chip_of).unwrap();
+    let series =
+        Series { key: SeriesKey::Decode(key()), coefficients: DECODE_COEFFICIENTS.to_vec(), grid: grid_of_decode };
+    let text = write_table(&DECODE, "h100_sxm", "none", &[SeriesDraft { series, header }], chip_of).unwrap();
     std::fs::write(folder.join("attention_decode.csv"), text).unwrap();
 }
 
-const PREFILL: [f64; 7] = [10.0, 1.0, 0.8, 1.0, 1e6, 0.5, 64.0];
-const DECODE: [f64; 6] = [9.0, 3.5, 0.8, 1.0, 1e7, 1.0];
+const PREFILL_COEFFICIENTS: [f64; 7] = [10.0, 1.0, 0.8, 1.0, 1e6, 0.5, 64.0];
+const DECODE_COEFFICIENTS: [f64; 6] = [9.0, 3.5, 0.8, 1.0, 1e7, 1.0];
 
 fn key() -> AttentionKey {
     AttentionKey::parse("vllm-0.14/bfloat16/d128/full").unwrap()
@@ -218,7 +224,7 @@ fn a_chunk_is_a_prompt_and_the_tiles_of_its_cached_keys() {
     made_up_tables(dir.path());
     let chip = Chip::new(&h100(), DType::Bfloat16).unwrap();
     // Two prompts of 512 tokens, where the table has no residual.
-    let own_us = PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 256.5, 512.0), &chip);
+    let own_us = PrefillModel::time_us(&PREFILL_COEFFICIENTS, &shape(2.0, 512.0, 256.5, 512.0), &chip);
     // 512 queries of 4 heads are 16 tiles of 128 rows, and half a tile more is assumed; 8 KV heads, scores and values 128 wide, at half
     // of the peak.
     let tiles_us =
@@ -241,7 +247,7 @@ fn uneven_decodes_are_looked_up_at_their_mean() {
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
     let chip = Chip::new(&h100(), DType::Bfloat16).unwrap();
-    let time_us = DecodeModel::time_us(&DECODE, &shape(8.0, 1.0, 1000.0, 1000.0), &chip);
+    let time_us = DecodeModel::time_us(&DECODE_COEFFICIENTS, &shape(8.0, 1.0, 1000.0, 1000.0), &chip);
     // Eight requests of 1,000 tokens in the mean; the longest is where the table has the factor of two.
     let rows =
         rows_of(&[("attention_decode.csv", decode_csv(&format!("32,8,128,bfloat16,0,8,8000,7000,{time_us}\n")))]);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use evaluate_support::{MEASURED, PROFILE, SERVER, write, write_plain};
 use ridgepoint::correction::Term;
-use ridgepoint::latency::{HostTimes, LatencyModel};
-use ridgepoint::{Correction, Request, Result};
+use ridgepoint::latency::{HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::{Correction, Result, Step};
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::{judge, replays};
@@ -177,11 +177,14 @@ fn models_that_cannot_be_run_are_listed_with_their_reason() {
 struct Slower<'a>(&'a dyn LatencyModel, f64);
 
 impl LatencyModel for Slower<'_> {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.1 * self.0.step_time_us(requests)
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        self.1 * self.0.step_time_us(step)
     }
     fn host(&self) -> HostTimes {
         self.0.host()
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.0.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -190,7 +193,7 @@ fn an_error_of_the_step_times_is_attributed_to_them() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
     let slower = Slower(cases[0].rooflines.calibrated.as_ref(), 1.25);
-    let seen = Metrics::of(&cases[0].replay(&slower, SEED, &mut ()).unwrap());
+    let seen = Metrics::of(&cases[0].replay(&slower, SEED, &mut []).unwrap());
     let of = |metric: Metric| ((-1, metric), predicted_ms(&seen, None, metric).unwrap());
     cases[0].measured = Measured::new([of(Metric::E2E_MEAN), of(Metric::TTFT_MEAN), of(Metric::ITL_MEAN)]);
 

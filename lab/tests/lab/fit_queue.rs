@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 use ridgepoint::correction::{Level, Term};
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
-use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, Step, StepModel};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, CapturedRun, judge_capture};
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
@@ -20,7 +20,7 @@ use ridgepoint_lab::fit::{
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, RequestTrace, Run, StepRecord, StepTrace, periods};
 use ridgepoint_replay::workload::{FixedList, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Observer, RequestRecord, StepEvent, replay};
+use ridgepoint_replay::{EngineConfig, Event, Events, Observer, RequestRecord, replay};
 
 /// Spread of a step's time around its prediction.
 const STEP_NOISE: f64 = 0.02;
@@ -54,12 +54,15 @@ struct Noisy {
 }
 
 impl LatencyModel for Noisy {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
         let noise = Normal::new(0.0, STEP_NOISE).unwrap().sample(&mut *self.random.lock().unwrap());
-        self.inner.step_time_us(requests) * noise.exp()
+        self.inner.step_time_us(step) * noise.exp()
     }
     fn host(&self) -> HostTimes {
         self.inner.host()
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.inner.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -68,8 +71,13 @@ impl LatencyModel for Noisy {
 struct Steps(Vec<StepRecord>);
 
 impl Observer for Steps {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        let (prefills, decodes): (Vec<Request>, Vec<Request>) = event.batch.iter().partition(|of| !of.is_decode());
+    fn wants(&self) -> Events {
+        Events::STEPS
+    }
+    fn on(&mut self, event: &Event<'_>) {
+        let Event::Step(event) = event else { return };
+        let (prefills, decodes): (Vec<Request>, Vec<Request>) =
+            event.step.requests.iter().partition(|of| !of.is_decode());
         let tokens = |of: &[Request]| of.iter().map(|of| u64::from(of.num_scheduled_tokens)).sum();
         self.0.push(StepRecord {
             step_id: 1000 + event.index,
@@ -81,12 +89,9 @@ impl Observer for Steps {
             num_running: Some(event.num_running),
             num_waiting: Some(event.num_waiting),
             num_preempted: Some(event.preempted.len() as u32),
-            requests: Some(event.batch.to_vec()),
+            requests: Some(event.step.requests.to_vec()),
             ..StepRecord::default()
         });
-    }
-    fn wants_every_token(&self) -> bool {
-        false
     }
 }
 
@@ -127,8 +132,8 @@ fn capture(steps: &StepModel, seed: u64) -> (StepTrace, Vec<RequestRow>) {
     };
     let mut traced = Steps::default();
     let mut list = FixedList::new(requests).unwrap();
-    let replayed = replay(&latency, &engine(), &mut list, &mut traced).unwrap();
-    let output_ns = (1e3 * latency.output_token_processing_time_us()) as u64;
+    let replayed = replay(&latency, &engine(), &mut list, &mut [&mut traced]).unwrap();
+    let output_ns = (1e3 * latency.host().output_token_processing_time_us()) as u64;
     let late = Normal::new(0.0, 1e3 * QUEUEING_NOISE_US).unwrap();
     let whole = |number: u64| Some(number.into());
     let row = |(index, of): (usize, &RequestRecord)| RequestRow {
@@ -243,7 +248,7 @@ fn later_requests(correction: &Correction, steps: Vec<StepRecord>, requests: &[R
         max_concurrency: None,
         latency: CalibratedRoofline::new(steps_of(Some(correction))),
     };
-    let report = judge_capture(run, server, None, ()).unwrap();
+    let report = judge_capture(run, server, None, &mut []).unwrap();
     let error =
         |name: &str| report.metrics.iter().find(|row| row.metric.to_string() == name).map(|row| row.ape_pct).unwrap();
     assert!(report.metrics.iter().any(|row| row.metric == Metric::E2E_MEAN));

@@ -1,7 +1,7 @@
 //! OTLP that a replay with a host's tier exports, read back by `ingest`.
 
-use ridgepoint::latency::{KvTransfers, LatencyModel, TransferDirection, TransferLink};
-use ridgepoint::{Deployment, Request};
+use ridgepoint::latency::{HostTimes, KvTransfers, LatencyModel, TransferDirection, TransferLink};
+use ridgepoint::{Deployment, Step};
 use ridgepoint_lab::ingest::{Capture, DirectionLog, TransferFaults, otlp};
 use ridgepoint_lab::transfers::{DirectionFit, fit_link};
 use ridgepoint_replay::export::OtlpTrace;
@@ -14,8 +14,11 @@ const MS: u64 = 1_000_000;
 struct Steady;
 
 impl LatencyModel for Steady {
-    fn step_time_us(&self, _: &[Request]) -> f64 {
+    fn step_time_us(&self, _: &Step<'_>) -> f64 {
         5000.0
+    }
+    fn host(&self) -> HostTimes {
+        HostTimes::NONE
     }
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
         let link = |latency_us| TransferLink { latency_us, bytes_per_s: 1e8 };
@@ -46,7 +49,7 @@ fn exported(prompts: Vec<WorkloadRequest>) -> (Capture, Replay) {
         KvOffload { num_cpu_blocks: 200, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
     let config = EngineConfig { kv_offload: Some(tier), ..EngineConfig::new(&deployment, 80, 21) };
     let mut trace = OtlpTrace::default();
-    let replayed = replay(&Steady, &config, &mut FixedList::new(prompts).unwrap(), &mut trace).unwrap();
+    let replayed = replay(&Steady, &config, &mut FixedList::new(prompts).unwrap(), &mut [&mut trace]).unwrap();
     let (mut file, folder) = (Vec::new(), tempfile::tempdir().unwrap());
     trace.write(&mut file, "llama-3.1-8b", &config, &replayed.records).unwrap();
     let path = folder.path().join("own.json");

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ridgepoint::Hardware;
-use ridgepoint::unstable::efficiency::kernel_model::{DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::unstable::efficiency::family::{DECODE, GEMM, MOE, PREFILL};
+use ridgepoint_lab::calibrate::exclusions::Exclusions;
 use ridgepoint_lab::calibrate::rows::Rows;
-use ridgepoint_lab::measurements::{DecodeCall, GemmCall, Measurements, MoeCall, PrefillCall, SmallKernelCall};
+use ridgepoint_lab::measurements::Measurements;
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/measuring_kit")
@@ -31,11 +32,11 @@ fn a_folder_of_the_kit_is_read_without_a_remark() {
     assert_eq!(measurements.notes, [""; 0]);
     assert_eq!(measurements.devices(), ["made-up GPU"]);
     let rows = [
-        measurements.of::<PrefillCall>().len(),
-        measurements.of::<DecodeCall>().len(),
-        measurements.of::<SmallKernelCall>().len(),
-        measurements.of::<MoeCall>().len(),
-        measurements.of::<GemmCall>().len(),
+        measurements.calls.prefill.len(),
+        measurements.calls.decode.len(),
+        measurements.calls.small_kernels.len(),
+        measurements.calls.moe.len(),
+        measurements.calls.gemm.len(),
     ];
     assert_eq!(rows, [4, 12, 29, 4, 4]);
     for source in &measurements.sources {
@@ -51,7 +52,7 @@ fn a_folder_of_the_kit_is_read_without_a_remark() {
 fn times_of_the_kit_are_read_in_microseconds() {
     let measurements = Measurements::load(as_if_measured().path()).unwrap();
     let of = |computed: u64, scheduled: u64| {
-        let mut rows = measurements.of::<PrefillCall>().iter();
+        let mut rows = measurements.calls.prefill.iter();
         rows.find(|r| (r.call.num_computed_tokens, r.call.num_scheduled_tokens) == (computed, scheduled))
             .unwrap()
             .latency_us
@@ -68,6 +69,7 @@ fn every_row_of_the_kit_has_a_place() {
     let rows = Rows::from_measurements(
         &Measurements::load(as_if_measured().path()).unwrap(),
         &Hardware::find("h100").unwrap(),
+        &Exclusions::find(None).unwrap(),
     )
     .unwrap();
     for operator in
@@ -76,13 +78,10 @@ fn every_row_of_the_kit_has_a_place() {
         let left_out = rows.left_out_of(operator, false);
         assert!(left_out.is_empty(), "{operator}: {left_out:?}");
     }
-    assert_eq!((rows.of::<PrefillModel>().len(), rows.off_table.prefill_prior_kv.len()), (2, 2));
-    assert_eq!((rows.of::<DecodeModel>().len(), rows.off_table.decode_uneven.len()), (4, 8));
+    assert_eq!((rows.of(&PREFILL).len(), rows.off_table.prefill_prior_kv.len()), (2, 2));
+    assert_eq!((rows.of(&DECODE).len(), rows.off_table.decode_uneven.len()), (4, 8));
     assert_eq!(rows.off_table.mixed.len(), 6);
-    assert_eq!(
-        (rows.of::<GemmModel>().len(), rows.of::<MoeModel>().len(), rows.off_table.small_kernels.len()),
-        (4, 4, 29)
-    );
+    assert_eq!((rows.of(&GEMM).len(), rows.of(&MOE).len(), rows.off_table.small_kernels.len()), (4, 4, 29));
 }
 
 #[test]
@@ -100,7 +99,7 @@ fn the_documentation_lists_every_key_and_kernel_of_the_kit() {
     let mut names: Vec<&str> = meta.keys().map(String::as_str).filter(|key| *key != "tables").collect();
     names.extend(meta["tables"]["gemm"].as_table().unwrap().keys().map(String::as_str));
     let measurements = Measurements::load(as_if_measured().path()).unwrap();
-    names.extend(measurements.of::<SmallKernelCall>().iter().map(|row| row.call.kernel.as_str()));
+    names.extend(measurements.calls.small_kernels.iter().map(|row| row.call.kernel.as_str()));
     for name in names {
         let listed = [format!("`{name}`"), format!("`[{name}]`")].iter().any(|text| docs.contains(text));
         assert!(listed, "docs/measurements.md does not list `{name}`");

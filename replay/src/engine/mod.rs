@@ -11,9 +11,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
-use ridgepoint::latency::{LatencyModel, Queues};
+use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
-use ridgepoint::{Error, Request, Result};
+use ridgepoint::{Error, Request, Result, Step};
 
 use super::batch::Batch;
 use super::block_lives::BlockLives;
@@ -21,12 +21,12 @@ use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
 use super::front_end::{Pending, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
-use super::observe::{Observer, StepEvent};
+use super::observe::{Event, Events, Observer, Observers, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
 use crate::workload::Workload;
 
-/// Replays `workload` on an engine until every request has ended.
+/// Replays `workload` on an engine until every request has ended. `observers` watch it.
 ///
 /// It keeps one record per request sent, the state of the requests in the engine, and the table of KV blocks.
 ///
@@ -50,7 +50,7 @@ use crate::workload::Workload;
 /// // 100 prompt tokens and 3 output tokens: three steps of 10 ms.
 /// let latency = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };
 /// let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
-/// let replayed = replay(&latency, &config, &mut Once(Some(WorkloadRequest::new(0, 100, 3))), &mut ())?;
+/// let replayed = replay(&latency, &config, &mut Once(Some(WorkloadRequest::new(0, 100, 3))), &mut [])?;
 /// assert_eq!(replayed.records[0].ttft_ms(), 10.0);
 /// assert_eq!(replayed.records[0].e2e_ms(), 30.0);
 /// # Ok::<(), ridgepoint::Error>(())
@@ -64,9 +64,9 @@ pub fn replay(
     latency: &dyn LatencyModel,
     config: &EngineConfig,
     workload: &mut dyn Workload,
-    observer: &mut dyn Observer,
+    observers: &mut [&mut dyn Observer],
 ) -> Result<Replay> {
-    replay_at(true, latency, config, workload, observer)
+    replay_at(true, latency, config, workload, observers)
 }
 
 /// [`replay`] with or without fast-forwarding through decodes. Both settings give identical results.
@@ -75,26 +75,26 @@ pub(super) fn replay_at(
     latency: &dyn LatencyModel,
     config: &EngineConfig,
     workload: &mut dyn Workload,
-    observer: &mut dyn Observer,
+    observers: &mut [&mut dyn Observer],
 ) -> Result<Replay> {
     config.validate()?;
     let mut scheduler = Scheduler::new(config, fast_forward);
-    let tells_kv_events = observer.wants_kv_events();
-    if let Some(offload) = scheduler.offload.as_mut().filter(|_| tells_kv_events) {
+    let observers = Observers::new(observers);
+    if let Some(offload) = scheduler.offload.as_mut().filter(|_| observers.want(Events::KV)) {
         offload.events = Some(Vec::new());
     }
-    if observer.wants_block_stats() && config.enable_prefix_caching {
+    if observers.want(Events::BLOCKS) && config.enable_prefix_caching {
         scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
     }
+    let host = latency.host();
     let mut engine = Engine {
         latency,
         workload,
         config,
-        tells_every_token: observer.wants_every_token(),
-        observer,
+        observers,
         scheduler,
-        tells_kv_events,
         is_sampling_own: false,
+        own_sampling: Vec::new(),
         vain_preemptions: 0,
         vain_reads: 0,
         pending: BinaryHeap::new(),
@@ -102,14 +102,15 @@ pub(super) fn replay_at(
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
         spare: Vec::new(),
-        clock: Clock::new(latency, config.pipeline_parallel_size),
+        clock: Clock::new(&host, config.pipeline_parallel_size),
+        host,
     };
     if let Some(expected) = engine.workload.expected_requests() {
         engine.records.reserve(expected.min(1 << 20));
     }
     engine.run()?;
     if let Some(lives) = &engine.scheduler.cache.pool.lives {
-        engine.observer.block_stats(&lives.stats());
+        engine.observers.report(&Event::Blocks(&lives.stats()));
     }
     let offload = engine.scheduler.offload.map(|offload| offload.into_counters());
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
@@ -126,7 +127,7 @@ enum Scheduled {
 struct Engine<'a> {
     latency: &'a dyn LatencyModel,
     workload: &'a mut dyn Workload,
-    observer: &'a mut dyn Observer,
+    observers: Observers<'a>,
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
     /// Requests that the engine cannot see yet.
@@ -138,10 +139,11 @@ struct Engine<'a> {
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
     clock: Clock,
+    host: HostTimes,
     /// Whether a request that was sent has sampling parameters of its own.
     is_sampling_own: bool,
-    tells_every_token: bool,
-    tells_kv_events: bool,
+    /// The sampling parameters of the last step that was scheduled, if so.
+    own_sampling: Vec<OwnSampling>,
     /// Preemptions since the last token, with a host's tier.
     vain_preemptions: u64,
     /// Reads of the disk since the last token, with a disk tier.
@@ -200,8 +202,7 @@ impl Engine<'_> {
                 self.send_until(self.clock.now_ns())?;
             } else {
                 self.records[pending.record as usize].queued_ns = now_ns;
-                let sampler_work = self.latency.sampler_work(request.sampling);
-                self.scheduler.add(pending.record, request, sampler_work);
+                self.scheduler.add(pending.record, request);
             }
         }
         Ok(())
@@ -237,7 +238,7 @@ impl Engine<'_> {
             self.gaps.push(new_histogram()?);
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
-        let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time_us(&prompt)));
+        let visible_ns = request.arrival_ns.saturating_add(ns(self.host.queueing_time_us(&prompt)));
         self.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
         Ok(())
     }
@@ -296,31 +297,31 @@ impl Engine<'_> {
         let not_before_ns = if self.scheduler.offload.is_some() { self.launch(&mut batch) } else { 0 };
         let (requests, records) = self.scheduler.steady.step(&batch);
         let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
-        let step_us = if self.is_sampling_own {
-            let work = self.scheduler.sampler_work(&batch);
-            self.latency.sampling_step_time_us(requests, shared_kv_tokens, work)
-        } else {
-            self.latency.sharing_step_time_us(requests, shared_kv_tokens)
-        };
+        if self.is_sampling_own {
+            self.scheduler.own_sampling(&batch, &mut self.own_sampling);
+        }
+        let step = Step::from(requests).with_shared_kv_tokens(shared_kv_tokens).with_own_sampling(&self.own_sampling);
+        let step_us = self.latency.step_time_us(&step);
         if step_us.is_nan() || step_us < 0.0 {
             let reason = "must be a number of at least 0, as the latency model promises";
             return Err(Error::invalid_argument("step_time_us", step_us, reason));
         }
         let Ran { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
-        self.observer.step(&StepEvent {
-            index: self.scheduler.counters.steps - 1,
-            scheduled_ns,
-            start_ns,
-            end_ns,
-            batch: requests,
-            records,
-            num_running: queues.num_running,
-            num_waiting: queues.num_waiting,
-            blocks_in_use: self.scheduler.cache.pool.num_in_use(),
-            shared_kv_tokens,
-            cached_tokens: self.scheduler.counters.cached_tokens,
-            preempted: &batch.preempted,
-        });
+        if self.observers.want(Events::STEPS) {
+            self.observers.report(&Event::Step(StepEvent {
+                index: self.scheduler.counters.steps - 1,
+                scheduled_ns,
+                start_ns,
+                end_ns,
+                step,
+                records,
+                num_running: queues.num_running,
+                num_waiting: queues.num_waiting,
+                blocks_in_use: self.scheduler.cache.pool.num_in_use(),
+                cached_tokens: self.scheduler.counters.cached_tokens,
+                preempted: &batch.preempted,
+            }));
+        }
         let counters = &mut self.scheduler.counters;
         counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
         let Scheduler { steady, running, slots, .. } = &mut self.scheduler;
@@ -340,10 +341,10 @@ impl Engine<'_> {
         for (group, count) in &step.steady {
             record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
         }
-        if self.tells_every_token {
+        if self.observers.want(Events::TOKENS) {
             let Scheduler { steady, running, slots, .. } = &self.scheduler;
             for (record, token) in steady.last_tokens(running, slots) {
-                self.observer.token(record, token, client_ns);
+                self.observers.report(&Event::Token { record, token, now_ns: client_ns });
             }
         }
         let mut any_finished = false;
@@ -359,7 +360,7 @@ impl Engine<'_> {
                 continue;
             }
             let (tokens, gap_ns) = self.scheduler.deliver(*slot, step.end_ns);
-            self.observer.token(*record, tokens - 1, client_ns);
+            self.observers.report(&Event::Token { record: *record, token: tokens - 1, now_ns: client_ns });
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
             } else {

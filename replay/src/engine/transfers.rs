@@ -4,7 +4,7 @@
 use ridgepoint::{Error, Result};
 
 use super::super::batch::Batch;
-use super::super::observe::KvEvent;
+use super::super::observe::{Event, KvEvent};
 use super::Engine;
 
 /// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs beside it.
@@ -32,11 +32,9 @@ impl Engine<'_> {
     pub(super) fn launch(&mut self, batch: &mut Batch) -> u64 {
         let Some(offload) = &mut self.scheduler.offload else { return 0 };
         let (host_ns, gpu_end_ns) = (self.clock.now_ns(), self.clock.gpu_end_ns());
-        let (observer, tells) = (&mut *self.observer, self.tells_kv_events);
+        let observers = &mut self.observers;
         let launch_ns = offload.launch(self.latency, host_ns, gpu_end_ns, batch, |transfer| {
-            if tells {
-                observer.kv(&KvEvent::Transfer(transfer));
-            }
+            observers.report(&Event::Kv(&KvEvent::Transfer(transfer)));
         });
         for resumed in offload.resumed.drain(..) {
             let record = &mut self.records[resumed.record as usize];
@@ -76,7 +74,7 @@ impl Engine<'_> {
             self.vain_reads += offload.take_num_reads();
         }
         if let Some(events) = self.scheduler.offload.as_mut().and_then(|offload| offload.events.as_mut()) {
-            events.drain(..).for_each(|event| self.observer.kv(&event));
+            events.drain(..).for_each(|event| self.observers.report(&Event::Kv(&event)));
         }
         if !step.steady.is_empty() || step.requests.iter().any(|request| request.samples) {
             (self.vain_preemptions, self.vain_reads) = (0, 0);

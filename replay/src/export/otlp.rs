@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::grown::grown;
 use super::{over_ns, reached};
-use crate::{EngineConfig, KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
+use crate::{EngineConfig, Event, Events, KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
 
 /// Number of the first step. Readers of traces leave out the first hundred steps, in which a real engine warms up.
 const FIRST_STEP: usize = 100;
@@ -22,7 +22,7 @@ const STEPS_PER_LINE: usize = 200;
 
 /// A step, as far as its summary tells.
 #[derive(Debug)]
-struct Step {
+struct StepSpan {
     start_ns: u64,
     end_ns: u64,
     num_running: u32,
@@ -50,7 +50,7 @@ type Moment<'a> = (u64, bool, &'a TransferEvent);
 /// An observer that keeps the steps, some 80 bytes each, and where the requests were in them.
 #[derive(Debug, Default)]
 pub struct OtlpTrace {
-    steps: Vec<Step>,
+    steps: Vec<StepSpan>,
     journeys: Vec<Journey>,
     paused: HashSet<u32>,
     /// Copies of KV blocks between GPU, host and disk, some 40 bytes each.
@@ -145,16 +145,14 @@ impl OtlpTrace {
     fn journey(&mut self, record: u32) -> &mut Journey {
         grown(&mut self.journeys, record as usize, Journey::default)
     }
-}
 
-impl Observer for OtlpTrace {
-    fn step(&mut self, event: &StepEvent<'_>) {
+    fn add(&mut self, event: &StepEvent<'_>) {
         let at = self.steps.len();
         for record in event.preempted {
             self.paused.insert(*record);
             self.journey(*record).pauses.push((false, event.scheduled_ns, at));
         }
-        let mut step = Step {
+        let mut step = StepSpan {
             start_ns: event.scheduled_ns,
             end_ns: event.end_ns,
             num_running: event.num_running,
@@ -166,7 +164,7 @@ impl Observer for OtlpTrace {
             num_preempted: event.preempted.len(),
             blocks_in_use: event.blocks_in_use,
         };
-        for (request, record) in event.batch.iter().zip(event.records) {
+        for (request, record) in event.step.requests.iter().zip(event.records) {
             if request.is_decode() {
                 step.num_decodes += 1;
             } else {
@@ -183,19 +181,19 @@ impl Observer for OtlpTrace {
         }
         self.steps.push(step);
     }
+}
 
-    fn kv(&mut self, event: &KvEvent) {
-        if let KvEvent::Transfer(transfer) = event {
-            self.transfers.push(*transfer);
+impl Observer for OtlpTrace {
+    fn wants(&self) -> Events {
+        Events::STEPS | Events::KV
+    }
+
+    fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Step(step) => self.add(step),
+            Event::Kv(KvEvent::Transfer(transfer)) => self.transfers.push(*transfer),
+            _ => {}
         }
-    }
-
-    fn wants_kv_events(&self) -> bool {
-        true
-    }
-
-    fn wants_every_token(&self) -> bool {
-        false
     }
 }
 
@@ -225,7 +223,7 @@ fn transfer_events(config: &EngineConfig, step: usize, (ns, is_end, copy): Momen
     events
 }
 
-impl Step {
+impl StepSpan {
     fn summary(&self, at: usize, config: &EngineConfig) -> Value {
         let usable_blocks = config.usable_blocks();
         let attributes = [

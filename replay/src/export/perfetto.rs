@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{over_ns, reached};
 use crate::kv_metrics::{Hits, KvMetrics};
-use crate::{KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
+use crate::{Event, Events, KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
 
 /// Writes a trace while a replay runs, in constant memory: the steps with their tokens, counters of the queues, KV blocks
 /// and cached tokens, and the copies of the tiers of host and disk. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
@@ -239,13 +239,14 @@ fn name(of: &str, pid: u32, tid: usize, name: &str) -> Value {
     json!({"name": of, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}})
 }
 
-impl<W: Write> Observer for PerfettoTrace<W> {
+impl<W: Write> PerfettoTrace<W> {
     fn step(&mut self, step: &StepEvent<'_>) {
+        let requests = step.step.requests;
         self.steps += 1;
         self.last_end_ns = self.last_end_ns.max(step.end_ns);
-        let tokens: u64 = step.batch.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
-        let decodes = step.batch.iter().filter(|request| request.is_decode()).count() as u64;
-        let prefills = step.batch.len() as u64 - decodes;
+        let tokens: u64 = requests.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
+        let decodes = requests.iter().filter(|request| request.is_decode()).count() as u64;
+        let prefills = requests.len() as u64 - decodes;
         let track = self.track(step.start_ns, step.end_ns);
         self.event(&json!({
             "name": if decodes == 0 { "prefill" } else if prefills == 0 { "decode" } else { "mixed" },
@@ -274,15 +275,19 @@ impl<W: Write> Observer for PerfettoTrace<W> {
             self.counter("cached tokens found", step.scheduled_ns, json!({"tokens": step.cached_tokens}));
         }
     }
+}
 
-    fn kv(&mut self, event: &KvEvent) {
-        if let KvEvent::Transfer(copy) = event {
-            self.copy(copy);
-        }
+impl<W: Write> Observer for PerfettoTrace<W> {
+    fn wants(&self) -> Events {
+        Events::STEPS | Events::KV
     }
 
-    fn wants_kv_events(&self) -> bool {
-        true
+    fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Step(step) => self.step(step),
+            Event::Kv(KvEvent::Transfer(copy)) => self.copy(copy),
+            _ => {}
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use ridgepoint::Request;
+use ridgepoint::{Request, Step};
 use serde_json::{Value, json};
 
 use super::super::fixtures::{Full, three};
@@ -13,12 +13,11 @@ fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<
         scheduled_ns: start_us * 1000 - 10_000,
         start_ns: start_us * 1000,
         end_ns: end_us * 1000 + 500,
-        batch,
+        step: Step::from(batch),
         records: &[0, 1, 2],
         num_running: 3,
         num_waiting: 1,
         blocks_in_use: 11,
-        shared_kv_tokens: 0,
         cached_tokens: 0,
         preempted: &[3, 4],
     }
@@ -107,12 +106,12 @@ fn copies_of_each_direction_follow_each_other_on_a_track() {
     };
     let mut out = Vec::new();
     let mut trace = PerfettoTrace::new(&mut out);
-    assert!(trace.wants_kv_events());
-    trace.kv(&copy(0, TransferDirection::GpuToCpu, 100, 150));
-    trace.kv(&KvEvent::Stored(vec![1]));
-    trace.kv(&copy(1, TransferDirection::CpuToGpu, 110, 140));
+    assert!(trace.wants().contains(Events::KV));
+    trace.on(&Event::Kv(&copy(0, TransferDirection::GpuToCpu, 100, 150)));
+    trace.on(&Event::Kv(&KvEvent::Stored(vec![1])));
+    trace.on(&Event::Kv(&copy(1, TransferDirection::CpuToGpu, 110, 140)));
     // It waits for 20 µs until the first store has ended.
-    trace.kv(&copy(2, TransferDirection::GpuToCpu, 130, 180));
+    trace.on(&Event::Kv(&copy(2, TransferDirection::GpuToCpu, 130, 180)));
     trace.finish(&[], None).unwrap();
     let trace: Value = serde_json::from_slice(&out).unwrap();
     let copies = events(&trace, "X");

@@ -16,7 +16,7 @@ use super::super::grown::grown;
 use super::TokenTimes;
 use crate::prefix::hash_content;
 use crate::workload::Content;
-use crate::{Observer, Outcome, RequestRecord, StepEvent};
+use crate::{Event, Events, Observer, Outcome, RequestRecord, StepEvent};
 
 /// The first line of the file: what was replayed.
 #[derive(Debug, Clone, Serialize)]
@@ -45,17 +45,26 @@ pub struct TokenSteps {
     num_running: Vec<u32>,
 }
 
-impl Observer for TokenSteps {
-    fn step(&mut self, event: &StepEvent<'_>) {
+impl TokenSteps {
+    fn add(&mut self, event: &StepEvent<'_>) {
         let step = self.num_running.len() as u32;
         self.num_running.push(event.num_running);
-        for (_, record) in event.batch.iter().zip(event.records).filter(|(request, _)| request.samples) {
+        for (_, record) in event.step.requests.iter().zip(event.records).filter(|(request, _)| request.samples) {
             grown(&mut self.steps, *record as usize, Vec::new).push(step);
         }
     }
+}
 
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        self.times.token(record, token, now_ns);
+impl Observer for TokenSteps {
+    fn wants(&self) -> Events {
+        Events::STEPS | Events::TOKENS
+    }
+
+    fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Step(step) => self.add(step),
+            other => self.times.on(other),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ fn written(requests: Vec<WorkloadRequest>) -> Vec<Value> {
     let mut list = FixedList::new(requests).unwrap();
     let mut load = KeptContents::of(&mut list, true);
     let mut tokens = TokenSteps::default();
-    let replayed = replay(&latency, &config, &mut load, &mut tokens).unwrap();
+    let replayed = replay(&latency, &config, &mut load, &mut [&mut tokens]).unwrap();
     let meta = TokenMeta { model: "m", gpu: "g", tp: 1, max_num_seqs: 8, block_size: 16, source: "test" };
     let mut out = Vec::new();
     tokens.write(&mut out, &meta, &replayed.records, &load.contents).unwrap();

@@ -1,7 +1,7 @@
 //! The time at which each token reached its client.
 
 use super::super::grown::grown;
-use crate::Observer;
+use crate::{Event, Events, Observer};
 
 /// An observer that keeps the time of every token, 8 bytes each.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,14 @@ impl TokenTimes {
 }
 
 impl Observer for TokenTimes {
-    fn token(&mut self, record: u32, _: u32, now_ns: u64) {
-        grown(&mut self.by_record, record as usize, Vec::new).push(now_ns);
+    fn wants(&self) -> Events {
+        Events::TOKENS
+    }
+
+    fn on(&mut self, event: &Event<'_>) {
+        if let Event::Token { record, now_ns, .. } = event {
+            grown(&mut self.by_record, *record as usize, Vec::new).push(*now_ns);
+        }
     }
 }
 
@@ -35,8 +41,8 @@ mod tests {
     #[test]
     fn gaps_are_by_record_whatever_comes_between() {
         let mut times = TokenTimes::default();
-        for (record, token, now) in [(2, 0, 10), (0, 0, 11), (2, 1, 15), (0, 1, 31), (2, 2, 15)] {
-            times.token(record, token, now);
+        for (record, token, now_ns) in [(2, 0, 10), (0, 0, 11), (2, 1, 15), (0, 1, 31), (2, 2, 15)] {
+            times.on(&Event::Token { record, token, now_ns });
         }
         assert_eq!(times.gaps_ns(2).collect::<Vec<_>>(), [5, 0]);
         assert_eq!(times.gaps_ns(0).collect::<Vec<_>>(), [20]);

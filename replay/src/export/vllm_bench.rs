@@ -167,7 +167,7 @@ mod tests {
 
     use super::super::fixtures::{Full, three};
     use super::*;
-    use crate::{Observer, RequestRecord};
+    use crate::{Event, Observer, RequestRecord};
 
     fn written(run: &BenchRun<'_>, replay: &Replay, tokens: Option<&TokenTimes>) -> (String, Value) {
         let mut out = Vec::new();
@@ -180,7 +180,7 @@ mod tests {
     fn times() -> TokenTimes {
         let mut times = TokenTimes::default();
         for (record, token, now_ms) in [(0, 0, 1050), (0, 1, 1070), (0, 2, 1100)] {
-            times.token(record, token, now_ms * 1_000_000);
+            times.on(&Event::Token { record, token, now_ns: now_ms * 1_000_000 });
         }
         times
     }

@@ -12,5 +12,5 @@ pub use columns::{Columns, Header};
 pub use gzip::{may_be_gzip, open, read};
 pub use head::{Head, HeadKind, head};
 pub use record::read_texts;
-pub use rows::{Row, RowReader, csv_error};
+pub use rows::{Row, RowReader};
 pub use yaml::parse_yaml;

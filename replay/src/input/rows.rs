@@ -257,7 +257,7 @@ impl<'r> Row<'r> {
 }
 
 /// Turns an error of the csv reader into one that names the line.
-pub fn csv_error(origin: &str, error: csv::Error) -> Error {
+fn csv_error(origin: &str, error: csv::Error) -> Error {
     let place = error.position().map_or(Location::of(origin), |position| Location::of(origin).line(position.line()));
     match error.into_kind() {
         csv::ErrorKind::Io(source) => read_error(origin, source),

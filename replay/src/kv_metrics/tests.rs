@@ -37,7 +37,7 @@ const PRICES: PrefixCachePrices = PrefixCachePrices {
 fn metrics(requests: &[WorkloadRequest], engine: &EngineConfig, beta1_us: f64) -> KvMetrics {
     let latency = BlackBox { beta0_us: 10_000.0, beta1_us, ..BlackBox::default() };
     let mut watch = KvWatch::default();
-    let replay = replay(&latency, engine, &mut FixedList::new(requests.to_vec()).unwrap(), &mut watch).unwrap();
+    let replay = replay(&latency, engine, &mut FixedList::new(requests.to_vec()).unwrap(), &mut [&mut watch]).unwrap();
     let contents: Vec<_> = requests.iter().map(|request| request.content.clone()).collect();
     KvMetrics::of(&WatchedReplay {
         replay: &replay,

@@ -4,7 +4,7 @@ use ridgepoint::Request;
 use ridgepoint::units::real;
 
 use crate::block_lives::BlockStats;
-use crate::observe::{Observer, StepEvent};
+use crate::observe::{Event, Events, Observer, StepEvent};
 
 /// Follows the blocks of a replay, and the decodes that share a step with prefill chunks.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,29 +30,32 @@ impl KvWatch {
     }
 }
 
-impl Observer for KvWatch {
-    fn step(&mut self, step: &StepEvent<'_>) {
+impl KvWatch {
+    fn count(&mut self, event: &StepEvent<'_>) {
+        let requests = event.step.requests;
         let (mut decodes, mut decode_tokens) = (0, 0);
-        for decode in step.batch.iter().filter(|request| request.is_decode()) {
+        for decode in requests.iter().filter(|request| request.is_decode()) {
             decodes += 1;
             decode_tokens += u64::from(decode.num_computed_tokens);
         }
-        if decodes < step.batch.len() as u64 {
+        if decodes < requests.len() as u64 {
             self.prefill_steps += 1;
             self.decodes += decodes;
             self.decode_tokens += decode_tokens;
         }
     }
+}
 
-    fn block_stats(&mut self, stats: &BlockStats) {
-        self.blocks = Some(*stats);
+impl Observer for KvWatch {
+    fn wants(&self) -> Events {
+        Events::STEPS | Events::BLOCKS
     }
 
-    fn wants_block_stats(&self) -> bool {
-        true
-    }
-
-    fn wants_every_token(&self) -> bool {
-        false
+    fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Step(step) => self.count(step),
+            Event::Blocks(stats) => self.blocks = Some(**stats),
+            _ => {}
+        }
     }
 }

@@ -87,7 +87,8 @@ impl LoadOrCompute {
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::{Deployment, Request};
+    use ridgepoint::latency::HostTimes;
+    use ridgepoint::{Deployment, Step};
 
     use super::*;
     use crate::{KvDisk, KvOffload};
@@ -96,11 +97,14 @@ mod tests {
     struct Line;
 
     impl LatencyModel for Line {
-        fn step_time_us(&self, requests: &[Request]) -> f64 {
-            if requests.is_empty() {
+        fn step_time_us(&self, step: &Step<'_>) -> f64 {
+            if step.requests.is_empty() {
                 return 0.0;
             }
-            10.0 + requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
+            10.0 + step.requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
+        }
+        fn host(&self) -> HostTimes {
+            HostTimes::NONE
         }
         fn kv_transfer_time_us(&self, _: TransferDirection, bytes: u64) -> f64 {
             100.0 + bytes as f64 / 4.0

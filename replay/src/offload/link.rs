@@ -133,7 +133,7 @@ impl Link {
         heads.map(event_ns).min()
     }
 
-    /// Goes on to a time at or before the next event.
+    /// Goes on to a time at or before the next event. At the end of the clock every copy ends, so that no caller waits for ever.
     fn move_to(&mut self, to_ns: u64) {
         let (runs, speed) = self.running();
         let done_ns = (to_ns - self.now_ns) as f64 * speed;
@@ -141,7 +141,7 @@ impl Link {
         for (queue, _) in self.queues.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
             if let Some(head) = queue.front_mut() {
                 head.left_ns -= done_ns;
-                if head.left_ns <= 0.0 {
+                if head.left_ns <= 0.0 || to_ns == u64::MAX {
                     head.event.end_ns = to_ns;
                     self.done.push(*head);
                     queue.pop_front();
@@ -196,6 +196,19 @@ mod tests {
         assert_eq!(link.next_end_ns(), Some(30));
         assert_eq!(ends(&mut link), [(2, 30), (0, 110), (1, 160), (3, 501)]);
         assert_eq!(link.next_end_ns(), None);
+    }
+
+    #[test]
+    fn copies_beyond_the_clock_end_with_it() {
+        for contention in [1.0, 0.5] {
+            let mut link = Link::new(contention);
+            link.submit(copy(0, TransferDirection::GpuToCpu, 0, 1e24));
+            link.submit(copy(1, TransferDirection::CpuToGpu, 0, 1e24));
+            assert_eq!(link.next_end_ns(), Some(u64::MAX));
+            link.wait_for(&[0]);
+            link.advance(u64::MAX);
+            assert_eq!((link.done.len(), link.next_end_ns()), (2, None));
+        }
     }
 
     /// What is known of copies does not depend on the times at which they were asked for.

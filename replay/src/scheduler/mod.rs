@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use host_tier::Prefix;
 use ridgepoint::Request;
-use ridgepoint::model::SamplerWork;
+use ridgepoint::model::OwnSampling;
 
 use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};
@@ -23,6 +23,12 @@ use super::record::EngineCounters;
 use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
 use crate::workload::WorkloadRequest;
+
+#[cfg(test)]
+std::thread_local! {
+    /// Tokens of requests that were looked at one by one.
+    pub(super) static DELIVERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 /// The scheduler's queues and its KV cache.
 #[derive(Debug)]
@@ -62,11 +68,15 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// What the sampler does in a step.
-    pub(super) fn sampler_work(&self, batch: &Batch) -> SamplerWork {
+    /// Lists the sampling parameters that the requests of a step set themselves, each once.
+    pub(super) fn own_sampling(&self, batch: &Batch, listed: &mut Vec<OwnSampling>) {
+        listed.clear();
         let others = batch.slots.iter().map(|slot| self.slots[*slot as usize].group);
-        let groups = batch.steady.iter().map(|(group, _)| *group).chain(others);
-        groups.fold(SamplerWork::default(), |work, group| work | group.sampler_work)
+        for group in batch.steady.iter().map(|(group, _)| *group).chain(others) {
+            if !listed.contains(&group.own_sampling) {
+                listed.push(group.own_sampling);
+            }
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -74,15 +84,15 @@ impl<'a> Scheduler<'a> {
         self.running.is_empty() && self.waiting.queue.is_empty() && is_told_of_ends
     }
 
-    /// Adds a request, for which the sampler does `sampler_work`, to the waiting queue.
-    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest, sampler_work: SamplerWork) {
+    /// Adds a request to the waiting queue.
+    pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest) {
         let slot = self.unused_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };
         let state = &mut self.slots[slot as usize];
-        let group = Group { stage: request.stage, sampler_work };
+        let group = Group { stage: request.stage, own_sampling: request.sampling };
         state.reset(rank, group, request.num_prompt_tokens, request.num_output_tokens);
         state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
         self.cache.hash_shared(state, request);
@@ -339,6 +349,8 @@ impl<'a> Scheduler<'a> {
     pub(super) fn deliver(&mut self, slot: u32, now_ns: u64) -> (u32, u64) {
         let state = &mut self.slots[slot as usize];
         state.delivered += 1;
+        #[cfg(test)]
+        DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
         let gap_ns = now_ns - state.last_token_ns;
         state.last_token_ns = now_ns;
         (state.delivered, gap_ns)

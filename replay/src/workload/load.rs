@@ -46,7 +46,6 @@ impl OpenedLoad {
     ///
     /// # Errors
     /// Those of `check`, which gets the number of requests before any is drawn.
-    #[doc(hidden)]
     pub fn of_profile(
         mut profile: Profile,
         seed: u64,
@@ -64,7 +63,6 @@ impl OpenedLoad {
     ///
     /// # Errors
     /// A share without requests, and those of `check`, which gets its number of requests.
-    #[doc(hidden)]
     pub fn of_requests(file: RequestFile, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<Self> {
         let share = ReplicaShare::new(replicas);
         let list = share.list(file.list().clone())?;
@@ -89,7 +87,6 @@ impl Load {
     ///
     /// # Errors
     /// Those of [`Load::open`] and of `check`.
-    #[doc(hidden)]
     pub fn open_if(&self, seed: u64, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<OpenedLoad> {
         match self {
             Load::Profile { path } => OpenedLoad::of_profile(Profile::read(path)?, seed, replicas, check),

@@ -2,8 +2,8 @@
 //! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
 //! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
-//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`](sessions::SessionList), or
-//! [`GeneratedSessions`](sessions::GeneratedSessions). Everything random is drawn from a seed: equal seeds give equal requests.
+//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or
+//! [`GeneratedSessions`]. Everything random is drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint_replay::workload::Workload;
@@ -53,7 +53,7 @@ pub use generated::{ClosedLoop, OpenLoop};
 pub use generated_load::{GeneratedLoad, LOAD_ARGUMENTS, ROUNDS, load_arguments};
 pub use kept_contents::KeptContents;
 pub use lengths::{NormalLengths, RequestShape, lockstep};
-pub use limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
+pub use limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_block_memory, check_memory};
 pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};

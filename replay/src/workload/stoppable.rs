@@ -47,13 +47,18 @@ mod tests {
 
     use super::super::{FixedList, WorkloadRequest};
     use super::*;
-    use crate::{EngineConfig, Observer, StepEvent, replay};
+    use crate::{EngineConfig, Event, Events, Observer, replay};
 
     /// Sets the flag at a step.
     struct StopAt<'a>(u64, &'a AtomicBool, u64);
 
     impl Observer for StopAt<'_> {
-        fn step(&mut self, event: &StepEvent<'_>) {
+        fn wants(&self) -> Events {
+            Events::STEPS
+        }
+
+        fn on(&mut self, event: &Event<'_>) {
+            let Event::Step(event) = event else { return };
             self.2 = event.index;
             self.1.store(event.index >= self.0, Ordering::Relaxed);
         }
@@ -65,7 +70,7 @@ mod tests {
         let latency = FixedLatency { step_us: 10.0, ..FixedLatency::default() };
         let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let mut observer = StopAt(stop_at, &stop, 0);
-        let replayed = replay(&latency, &config, &mut Stoppable::new(&mut list, &stop), &mut observer);
+        let replayed = replay(&latency, &config, &mut Stoppable::new(&mut list, &stop), &mut [&mut observer]);
         (observer.2, replayed.err().map(|error| error.kind()))
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::WorkloadRequest;
 
 /// Totals and means of a whole load.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Number of requests.
     pub requests: usize,

@@ -15,7 +15,7 @@ fn requests_that_finish_in_neighbouring_steps_are_replaced_one_by_one() {
     config.async_scheduling = false;
     let latency = FixedLatency { step_us: 10_000.0, output_token_us: 2_000.0, ..FixedLatency::default() };
     let mut load = ClosedLoop::new(2, 4, RequestShape::new(100, 3)).unwrap();
-    let replayed = replay(&latency, &config, &mut load, &mut ()).unwrap();
+    let replayed = replay(&latency, &config, &mut load, &mut []).unwrap();
     let ms = |ns: u64| ns / 1_000_000;
     let seen: Vec<(u64, u64, u64)> =
         replayed.records.iter().map(|r| (ms(r.arrival_ns), ms(r.first_token_ns), ms(r.finish_ns))).collect();

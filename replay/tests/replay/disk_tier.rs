@@ -1,7 +1,7 @@
 //! The disk tier on a schedule worked out by hand: a prompt whose blocks GPU and host have lost is read from the disk, loaded, and goes on.
 
-use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::{Deployment, Request};
+use ridgepoint::latency::{HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::{Deployment, Step};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
 use ridgepoint_replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Replay, replay};
 
@@ -14,8 +14,11 @@ const US: u64 = 1000;
 struct Constants;
 
 impl LatencyModel for Constants {
-    fn step_time_us(&self, _: &[Request]) -> f64 {
+    fn step_time_us(&self, _: &Step<'_>) -> f64 {
         100.0
+    }
+    fn host(&self) -> HostTimes {
+        HostTimes::NONE
     }
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
         let (latency_us, byte_us) = match direction {
@@ -54,7 +57,7 @@ fn replayed(config: &EngineConfig) -> (Replay, Recorder) {
     let mut seen = Recorder::default();
     // A and B of two blocks each, and A again with a token more.
     let aba = vec![prompt(0, 8, 1, 1), prompt(1000, 8, 3, 2), prompt(2000, 9, 1, 1)];
-    let replayed = replay(&Constants, config, &mut Listed::new(aba), &mut seen).unwrap();
+    let replayed = replay(&Constants, config, &mut Listed::new(aba), &mut [&mut seen]).unwrap();
     (replayed, seen)
 }
 
@@ -126,7 +129,7 @@ fn without_a_disk_or_within_its_limit_the_prompt_is_computed() {
 fn a_host_that_is_too_small_for_a_prompt_ends_with_an_error() {
     let lengths = [(8, 1), (12, 2), (13, 1), (12, 3), (13, 1)];
     let requests = (0..).zip(lengths).map(|(at, (num_tokens, id))| prompt(1000 * at, num_tokens, 3, id)).collect();
-    let error = replay(&Constants, &engine(16, 2, Some(DISK)), &mut Listed::new(requests), &mut ()).unwrap_err();
+    let error = replay(&Constants, &engine(16, 2, Some(DISK)), &mut Listed::new(requests), &mut []).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("too small") && error.contains("cpu_bytes_to_use"), "{error}");
 }

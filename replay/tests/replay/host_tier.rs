@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use proptest::prelude::*;
-use ridgepoint::Request;
+use ridgepoint::Step;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
 use ridgepoint_replay::{
@@ -21,8 +21,8 @@ use crate::scenarios::support::{steps_only, synchronous};
 struct WithLink(FixedLatency, f64);
 
 impl LatencyModel for WithLink {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.0.step_time_us(requests)
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        self.0.step_time_us(step)
     }
     fn host(&self) -> HostTimes {
         self.0.host()
@@ -210,7 +210,7 @@ fn a_later_turn_finds_generated_blocks_whose_stores_are_under_way() {
     let config = EngineConfig { kv_offload: Some(kv_offload), ..synchronous() };
     let turns = vec![turn(0, 4, 5), turn(60_000, 12, 1)];
     let mut seen = Recorder::default();
-    let replayed = replay(&WithLink(steps_only(), 1.0), &config, &mut Listed::new(turns), &mut seen).unwrap();
+    let replayed = replay(&WithLink(steps_only(), 1.0), &config, &mut Listed::new(turns), &mut [&mut seen]).unwrap();
     let [first, later] = replayed.records.as_slice() else { panic!("two turns") };
     assert_eq!((first.finish_ns, later.scheduled_ns, later.num_cached_tokens), (50_000, 60_000, 8));
     let is_submitted = |event: &KvEvent| matches!(event, KvEvent::Submitted(_));
@@ -228,7 +228,7 @@ proptest! {
             ..config
         };
         let mut seen = Recorder::default();
-        let replayed = replay(&WithLink(latency, byte_us), &config, &mut Listed::new(requests), &mut seen);
+        let replayed = replay(&WithLink(latency, byte_us), &config, &mut Listed::new(requests), &mut [&mut seen]);
         let ledger = check_blocks(&seen.kv, &tier)?;
         let replayed = match replayed {
             Ok(replayed) => replayed,

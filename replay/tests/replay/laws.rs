@@ -1,7 +1,7 @@
 //! Laws of replays, for every engine, workload and latency. Engines are small, so blocks, slots and budgets run out all the time.
 
 use crate::cases::{self, Case, Sent};
-use crate::common::{Recorder, Step};
+use crate::common::{Recorder, SeenStep};
 use crate::loads::load;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
@@ -27,7 +27,7 @@ impl Case {
     fn run(&self) -> (Replay, Recorder) {
         let mut seen = Recorder::default();
         let mut load = load(self.requests.clone(), self.concurrency);
-        let replayed = replay(&self.latency, &self.config, load.as_mut(), &mut seen).unwrap();
+        let replayed = replay(&self.latency, &self.config, load.as_mut(), &mut [&mut seen]).unwrap();
         (replayed, seen)
     }
 
@@ -49,14 +49,15 @@ fn ns(us: f64) -> u64 {
 
 /// A request's share of a step: the step, its computed tokens, and where its scheduled ones end.
 struct Share<'a> {
-    step: &'a Step,
+    step: &'a SeenStep,
     start: u32,
     end: u32,
     samples: bool,
 }
 
-fn shares(steps: &[Step], record: usize) -> Vec<Share<'_>> {
-    let of_record = |step: &Step| step.batch.iter().find(|(of, _)| *of as usize == record).map(|(_, request)| *request);
+fn shares(steps: &[SeenStep], record: usize) -> Vec<Share<'_>> {
+    let of_record =
+        |step: &SeenStep| step.batch.iter().find(|(of, _)| *of as usize == record).map(|(_, request)| *request);
     let share = |(step, request): (_, ridgepoint::Request)| Share {
         step,
         start: request.num_computed_tokens,

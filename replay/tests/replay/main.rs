@@ -25,6 +25,7 @@ mod disk_tier;
 mod host_tier;
 mod kv_capacity;
 mod laws;
+mod observers;
 mod scenarios;
 mod serving_decode;
 mod sessions;

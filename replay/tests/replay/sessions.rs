@@ -39,7 +39,7 @@ fn engine(max_model_len: u32) -> EngineConfig {
 
 fn replayed(load: &mut dyn Workload, engine: &EngineConfig) -> (Replay, Vec<WorkloadRequest>) {
     let mut kept = Kept(load, Vec::new());
-    let replay = replay(&steps(), engine, &mut kept, &mut ()).unwrap();
+    let replay = replay(&steps(), engine, &mut kept, &mut []).unwrap();
     (replay, kept.1)
 }
 

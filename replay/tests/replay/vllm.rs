@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Recorder;
 use flate2::read::GzDecoder;
-use ridgepoint::Request;
-use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
+use ridgepoint::latency::{BlackBox, HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::{Request, Step};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, KvEvent, KvOffload, Observer, replay};
+use ridgepoint_replay::{EngineConfig, Event, Events, KvEvent, KvOffload, Observer, replay};
 use serde::Deserialize;
 
 /// An engine and what it is sent, and what vLLM made of it.
@@ -26,7 +26,7 @@ struct Case {
     config: EngineConfig,
     latency: Latency,
     requests: Vec<Sent>,
-    steps: Vec<Step>,
+    steps: Vec<Scheduled>,
     /// By request, when its client had each token.
     tokens_ns: Vec<Vec<u64>>,
     /// By request.
@@ -99,21 +99,13 @@ struct Delays<'a> {
 }
 
 impl LatencyModel for Delays<'_> {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
         let Latency { beta0_us, beta1_us, beta2_us, .. } = self.line;
-        BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time_us(requests)
+        BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time_us(step)
     }
-    fn queueing_time_us(&self, _: &Request) -> f64 {
-        self.line.queueing_us
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.line.output_token_us
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.line.scheduling_us
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.line.preemption_us
+    fn host(&self) -> HostTimes {
+        let Latency { queueing_us, output_token_us, scheduling_us, preemption_us, .. } = self.line;
+        HostTimes { queueing_us, output_token_us, scheduling_us, preemption_us, ..HostTimes::NONE }
     }
     /// A block has one byte. Copies are timed in the order in which they are submitted.
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
@@ -177,22 +169,25 @@ impl Workload for Behind<'_> {
 struct Told<'a>(&'a Cell<usize>);
 
 impl Observer for Told<'_> {
-    fn kv(&mut self, event: &KvEvent) {
-        self.0.set(self.0.get() + usize::from(!matches!(event, KvEvent::Submitted(_))));
+    fn wants(&self) -> Events {
+        Events::KV
+    }
+    fn on(&mut self, event: &Event<'_>) {
+        self.0.set(self.0.get() + usize::from(!matches!(event, Event::Kv(KvEvent::Submitted(_)))));
     }
 }
 
 /// When it was scheduled, started and ended, in ns; requests that ran and waited then; blocks in use; preemptions; and of each
 /// request its number, computed tokens, scheduled tokens and whether one is sampled.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-struct Step(u64, u64, u64, u32, u32, u32, u32, Vec<(u32, u32, u32, bool)>);
+struct Scheduled(u64, u64, u64, u32, u32, u32, u32, Vec<(u32, u32, u32, bool)>);
 
-impl From<&common::Step> for Step {
-    fn from(step: &common::Step) -> Self {
+impl From<&common::SeenStep> for Scheduled {
+    fn from(step: &common::SeenStep) -> Self {
         let share = |(record, request): &(u32, Request)| {
             (*record, request.num_computed_tokens, request.num_scheduled_tokens, request.samples)
         };
-        Step(
+        Scheduled(
             step.scheduled_ns,
             step.start_ns,
             step.end_ns,
@@ -208,7 +203,7 @@ impl From<&common::Step> for Step {
 /// What the replay makes of a case otherwise than vLLM; `None` where it is the same.
 fn difference(case: &Case) -> Option<String> {
     let told = Cell::new(0);
-    let mut seen = (Recorder::default(), Told(&told));
+    let mut seen = Recorder::default();
     let requests = case.requests.iter().map(|sent| sent.request(case.durations_us.is_some())).collect();
     let listed = Listed::new(requests);
     let mut workload = Behind { listed, num_sent: 0, behind: &case.behind, told: &told };
@@ -226,9 +221,8 @@ fn difference(case: &Case) -> Option<String> {
         disk: None,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = replay(&latency, &config, &mut workload, &mut seen);
-    let (seen, _) = seen;
-    let steps: Vec<Step> = seen.steps.iter().map(Step::from).collect();
+    let replayed = replay(&latency, &config, &mut workload, &mut [&mut seen, &mut Told(&told)]);
+    let steps: Vec<Scheduled> = seen.steps.iter().map(Scheduled::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {
             return Some(format!("step {at} is {:?}, vLLM's {:?}", steps.get(at), case.steps.get(at)));

@@ -115,7 +115,7 @@ fn paths(types: &mut SchemaGenerator, server_keys: ServerKeysSchema) -> Map<Stri
 
 /// Describes a GET route. `name` is the description and an example of the name in its path, if it has one.
 fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, name: Option<(&str, &str)>) -> Value {
-    let mut responses = responses::<T>(types, &["400", "401", "500", "503"]);
+    let mut responses = responses::<T>(types, &["400", "401", "421", "500", "503"]);
     let parameter = name.map(|(description, example)| {
         responses.insert("404".to_owned(), error(types));
         json!({
@@ -129,7 +129,8 @@ fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, 
 
 /// An operation that computes something from a body.
 fn computing<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, body: &Schema) -> Value {
-    let responses = responses::<T>(types, &["400", "401", "408", "413", "415", "422", "500", "503", "504"]);
+    let responses =
+        responses::<T>(types, &["400", "401", "403", "408", "413", "415", "421", "422", "500", "503", "504"]);
     let body = json!({"required": true, "content": {"application/json": {"schema": body}}});
     json!({"operationId": id, "summary": summary, "requestBody": body, "responses": responses})
 }

@@ -2,7 +2,7 @@
 
 use super::super::batched_gemm::BatchedGemmModel;
 use super::super::curve::{GemmCurve, batched_distance};
-use super::super::family::Family;
+use super::super::family::BATCHED_GEMM;
 use super::super::keys::BatchedGemmKey;
 use super::super::tables::if_any;
 use super::Curve;
@@ -16,12 +16,12 @@ impl Choice<'_> {
     /// product with the outputs of all heads stands in.
     pub(super) fn batched(&mut self, n: u64, k: u64, copies: u64, weights: WeightFormat) -> Result<Curve> {
         let wanted = BatchedGemmKey { format: MatmulFormat::Bfloat16, n, k };
-        let found = if_any(self.tables.nearest::<BatchedGemmModel>(|key| batched_distance(key, &wanted), 1, &[]))?;
+        let found = if_any(self.tables.nearest(&BATCHED_GEMM, |key| batched_distance(key, &wanted), 1, &[]))?;
         let Some(found) = found.and_then(|found| found.into_iter().next()) else {
             return self.gemm((copies * n) as f64, k as f64, weights);
         };
         self.note_fallback(&found);
-        let key = found.series.key;
+        let key = found.key;
         if key != wanted {
             self.note(format_args!("batched products of {k} × {n} were not measured, {} × {} stand in", key.k, key.n));
         }

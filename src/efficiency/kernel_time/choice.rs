@@ -6,9 +6,8 @@ use super::super::curve::{
     DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance, expert_layer_distance,
     nearest_split, stand_in_weight, state_distance,
 };
-use super::super::family::{Family, OUTPUT_BYTES};
+use super::super::family::{DECODE, GEMM, KernelFamily, MOE, OUTPUT_BYTES, PREFILL, STATE};
 use super::super::gemm_model::GemmModel;
-use super::super::kernel_model::{DecodeModel, MoeModel, PrefillModel};
 use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
@@ -24,9 +23,6 @@ use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, Stat
 
 /// Distance of kernels of another number format. It is more than that of any layer of the same format.
 const STAND_IN_FORMAT: f64 = 1000.0;
-
-/// Distance of a slow kernel of another engine: just below that of another cache format.
-const SLOW: f64 = 9.0;
 
 /// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
 const STAND_IN_ROUTING: f64 = 500.0;
@@ -78,7 +74,7 @@ impl Choice<'_> {
             Kernel::Gemm { n, k, copies, weights, .. } if copies > 1 => self.batched(n, k, copies, weights),
             Kernel::Gemm { n, k, weights, .. } => self.gemm(n as f64, k as f64, weights),
             Kernel::AttentionPrefill { heads, .. } => {
-                let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
+                let (found, at_best) = self.attention(&PREFILL, &heads)?;
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
@@ -105,7 +101,7 @@ impl Choice<'_> {
         }
     }
 
-    pub(super) fn note_fallback<F: Family>(&mut self, found: &Found<F>) {
+    pub(super) fn note_fallback<K>(&mut self, found: &Found<K>) {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
@@ -137,28 +133,31 @@ impl Choice<'_> {
             _ => (MatmulFormat::Bfloat16, None),
         };
         let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
-        let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
-        let format = found.series.key;
+        let found = self.tables.nearest(&GEMM, distance, 1, &[n, k])?.remove(0);
+        let format = found.key;
         self.note_fallback(&found);
         let at_best = found.at_best(self.is_own_format(weights, format));
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..GemmModel::shape(&format, &[n, k, 1.0]) };
         Ok(Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, self.chip, at_best))))
     }
 
-    fn attention<F: Family<Key = AttentionKey>>(&mut self, heads: &AttentionHeads) -> Result<(Found<F>, Provenance)> {
+    fn attention(
+        &mut self,
+        family: &'static KernelFamily,
+        heads: &AttentionHeads,
+    ) -> Result<(Found<AttentionKey>, Provenance)> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
             head_size: head_size(heads),
             window: heads.window.size(),
         };
-        let slow = |key: &AttentionKey| if self.is_slow_latent(key) { SLOW } else { 0.0 };
-        let distance = |key: &AttentionKey| attention_distance(key, &wanted) + slow(key);
-        let mut found = self.tables.nearest::<F>(distance, 1, &[])?.remove(0);
+        let distance = |key: &AttentionKey| attention_distance(key, &wanted);
+        let mut found = self.tables.nearest(family, distance, 1, &[])?.remove(0);
         // A table may hold series of several engines, and the key of a series names its own.
-        found.engine = found.engine.and_then(|_| Engine::parse(&found.series.key.engine, None));
+        found.engine = found.engine.and_then(|_| Engine::parse(&found.key.engine, None));
         self.note_fallback(&found);
-        let key = &found.series.key;
+        let key = &found.key;
         let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
         let described = |key: &AttentionKey| {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
@@ -178,20 +177,8 @@ impl Choice<'_> {
         Ok((found, at_best))
     }
 
-    /// Whether a series is SGLang's FlashAttention over a latent cache in fp8 and another engine runs. Before Blackwell it reads the cache
-    /// at 6 % of the bandwidth, and the kernels of vLLM (FlashMLA) and TensorRT-LLM at 90 %.
-    fn is_slow_latent(&self, key: &AttentionKey) -> bool {
-        let is_before =
-            !matches!(self.tables.architecture(), Architecture::Blackwell | Architecture::BlackwellConsumer);
-        let is_other = |of: Engine| of.is_sglang() && !self.tables.engine().is_sglang();
-        is_before
-            && key.head_size == HeadSize::Latent
-            && key.kv_dtype == DType::Fp8
-            && Engine::parse(&key.engine, None).is_some_and(is_other)
-    }
-
     fn decode(&mut self, heads: &AttentionHeads) -> Result<DecodeCurve> {
-        let (found, at_best) = self.attention::<DecodeModel>(heads)?;
+        let (found, at_best) = self.attention(&DECODE, heads)?;
         let (kv, group) = kv_and_group(heads);
         Ok(DecodeCurve::new(&found.series, kv, group, self.chip, at_best))
     }
@@ -199,7 +186,7 @@ impl Choice<'_> {
     fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Curve> {
         let StateHeads { recurrence, key_head_dim, head_dim, conv_kernel, .. } = *heads;
         let wanted = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
-        let found = if_any(self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]))?;
+        let found = if_any(self.tables.nearest(&STATE, |key| state_distance(key, &wanted), 1, &[]))?;
         let Some(found) = found.and_then(|found| found.into_iter().next()) else {
             if let Some(curve) = self.convolution(kernel, heads)? {
                 return Ok(curve);
@@ -208,7 +195,7 @@ impl Choice<'_> {
             return Ok(Curve::Streaming);
         };
         self.note_fallback(&found);
-        let key = found.series.key;
+        let key = found.key;
         if key != wanted {
             self.note(format_args!("{wanted} was not measured, {key} stands in"));
         }
@@ -222,10 +209,10 @@ impl Choice<'_> {
         let is_convolution = matches!(kernel, StateKernel::ConvPrefill | StateKernel::ConvDecode);
         let is_same = |key: &StateKey| is_convolution && (key.kernel, key.conv_kernel) == (kernel, heads.conv_kernel);
         let distance = |key: &StateKey| if is_same(key) { 0.0 } else { f64::INFINITY };
-        let Some(mut found) = if_any(self.tables.nearest::<StateModel>(distance, 1, &[]))? else { return Ok(None) };
+        let Some(mut found) = if_any(self.tables.nearest(&STATE, distance, 1, &[]))? else { return Ok(None) };
         let found = found.remove(0);
         self.note_fallback(&found);
-        let key = found.series.key;
+        let key = found.key;
         self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));
         let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
@@ -256,15 +243,12 @@ impl Choice<'_> {
         let assumed = Routing::assumed(num_experts);
         let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
         let distance = |key: &MoeKey| {
-            if counts_a_gate_too_many(key) {
-                return f64::INFINITY;
-            }
             format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
-        let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
-        let MoeKey { format, routing, .. } = found[0].series.key;
-        found.retain(|of| (of.series.key.format, of.series.key.routing) == (format, routing));
-        found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.series.key, &layer));
+        let mut found = self.tables.nearest(&MOE, distance, MOE_NEIGHBOURS, &[])?;
+        let MoeKey { format, routing, .. } = found[0].key;
+        found.retain(|of| (of.key.format, of.key.routing) == (format, routing));
+        found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.key, &layer));
         let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
         let is_exact = found[0].distance < 1e-9;
         if is_exact {
@@ -272,8 +256,8 @@ impl Choice<'_> {
         }
         self.note_fallback(&found[0]);
         if !is_exact {
-            let layer = |found: &Found<MoeModel>| {
-                let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.series.key;
+            let layer = |found: &Found<MoeKey>| {
+                let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.key;
                 format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
             self.note(format_args!(
@@ -289,9 +273,10 @@ impl Choice<'_> {
         }
         let is_own = self.is_own_format(weights, format);
         let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == assumed);
-        let tp = nearest_split(&found[0].series.key, &shape);
+        let tp = nearest_split(&found[0].key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
-        let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
+        let series: Vec<_> =
+            found.iter().map(|of| (&of.key, &*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }
@@ -303,12 +288,6 @@ fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<
         other if Some(other) == stand_in => STAND_IN_FORMAT,
         _ => f64::INFINITY,
     }
-}
-
-/// Whether the timings of a layer are of experts without a gate (Nemotron-3), which the public tables do not tell: read as if they had
-/// one, their efficiencies hold for no layer.
-fn counts_a_gate_too_many(key: &MoeKey) -> bool {
-    key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
 }
 
 /// The head size under which tables hold the kernels of these heads.

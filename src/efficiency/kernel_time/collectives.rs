@@ -1,7 +1,7 @@
 //! Chooses the series of collectives: the engine's own all-reduce, NCCL's as measured, or a price by the link.
 
 use super::super::collective_curve::CollectiveCurve;
-use super::super::collective_model::{AllReduceModel, ExchangeModel};
+use super::super::family::{ALL_REDUCE, EXCHANGE};
 use super::super::keys::AllReduceKind;
 use super::super::tables::if_any;
 use super::Curve;
@@ -30,7 +30,7 @@ const CUSTOM_ALL_REDUCE_RANKS: [u64; 4] = [2, 4, 6, 8];
 impl Choice<'_> {
     /// The sum over a tensor-parallel group.
     pub(super) fn all_reduce(&mut self, num_gpus: u64, is_ring: bool) -> Result<Curve> {
-        let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
+        let found = self.tables.of_key(&ALL_REDUCE, &AllReduceKind::Graph, &[])?;
         // vLLM's own kernel needs NVLink between more than two GPUs.
         let is_pcie = self.is_pcie() && num_gpus > 2 && found.is_fallback;
         let is_custom = self.has_own_all_reduce(num_gpus);
@@ -56,7 +56,7 @@ impl Choice<'_> {
         if let Some(curve) = self.collective(collective, num_gpus)? {
             return Ok(curve);
         }
-        let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
+        let found = self.tables.of_key(&ALL_REDUCE, &AllReduceKind::Graph, &[])?;
         let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
         self.note("not measured, priced by the link and an all-reduce's floor");
         let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
@@ -89,7 +89,7 @@ impl Choice<'_> {
             Collective::SendReceive => Collective::AllToAll,
             other => other,
         };
-        let Some(found) = if_any(self.tables.of_key::<ExchangeModel>(&key, &[]))? else { return Ok(None) };
+        let Some(found) = if_any(self.tables.of_key(&EXCHANGE, &key, &[]))? else { return Ok(None) };
         if found.link != self.link.map(|link| link.kind) {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl Choice<'_> {
             self.note("NCCL's send and receive was not measured, an all-to-all stands in");
         }
         let at_best = found.at_best(key == collective);
-        let curve = CollectiveCurve::nccl(&found.series, num_gpus as f64, self.chip, at_best);
+        let curve = CollectiveCurve::nccl(found.key, &found.series, num_gpus as f64, self.chip, at_best);
         if let Some(most) = curve.extrapolated_from() {
             self.note(format_args!("measured over up to {most} ranks, more take the steps of a tree (assumed)"));
         }

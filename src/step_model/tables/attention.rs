@@ -33,7 +33,7 @@ impl Calls {
     }
 
     /// A call as part of one that decodes and chunks share. It has work for `blocks` times `blocks_per_sm`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn span(&self, alone: Timed, blocks: f64) -> Span {
         Span::new(alone.us, self.launch_us, blocks * self.blocks_per_sm)
     }
@@ -50,10 +50,12 @@ pub(super) struct DecodeAttention {
 
 impl DecodeAttention {
     /// Time that reading `keys` keys of each request adds to a call, µs. Returns `None` for requests longer than the table.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_us(&self, step: &DecodeStep, keys: f64) -> Option<f64> {
-        let us = |keys: f64| self.call_us.at(step.row, step.row_weight, keys);
-        (keys <= self.call_us.axis.high).then(|| us(keys) - us(1.0))
+        let (row, weight) = (step.row, step.row_weight);
+        // The first knot is one key.
+        (keys <= self.call_us.axis.high)
+            .then(|| self.call_us.at(row, weight, keys) - self.call_us.at_first(row, weight))
     }
 
     /// Time and bound of one call. Returns `None` for requests longer than the table.
@@ -87,7 +89,7 @@ pub(super) struct ChunkAttention {
 
 impl ChunkAttention {
     /// Time and bound of one call without decodes. Reading the cached keys alone adds `read_us` to a decode.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call(&self, chunks: &Chunks, num_chunks: u64, tokens: u64, read_us: f64) -> Timed {
         let bound_us = self.calls.bound.us(chunks.pairs, chunks.kv_tokens, chunks.query_tokens);
         let us = self.fast.as_ref().map_or(bound_us, |fast| {
@@ -98,9 +100,9 @@ impl ChunkAttention {
     }
 
     /// Time that the chunks add to the call of `decodes` that they share, µs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn added(&self, alone: Timed, num_chunks: u64, chunks: &Chunks, decodes: &Span) -> f64 {
-        let splits = chunks.cached_keys() * self.splits_per_key;
+        let splits = chunks.cached_keys * self.splits_per_key;
         let chunks = self.calls.span(alone, chunk_blocks(chunks.query_tokens, num_chunks, splits));
         larger(added_us(decodes, &chunks), alone.bound_us)
     }

@@ -153,7 +153,14 @@ fn timed<'a>(steps: &'a StepModel, ids: &[OperatorId]) -> Vec<TimedEntry<'a>> {
 struct TimedEntry<'a> {
     entry: &'a Entry,
     timer: &'a Timer,
-    last: Option<(Operator, OperatorTime)>,
+    last: Option<LastTime>,
+}
+
+/// The last time of an operator, with the rows that determined it.
+struct LastTime {
+    rows: Option<u64>,
+    operator: Operator,
+    call: OperatorTime,
 }
 
 /// Summed times of operators, in the order of the plan. `calls` is room for them.
@@ -164,21 +171,31 @@ fn group_times(
     calls: &mut Vec<(Operator, OperatorTime)>,
 ) -> GroupTimes {
     let step = steps.plan().step(batch);
-    calls.clear();
-    for TimedEntry { entry, timer, last } in timed {
-        let Some(operator) = entry.operator(&step) else { continue };
-        let time = match last {
-            Some((known, time)) if *known == operator => *time,
-            _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))).1,
-        };
-        calls.push((operator, time));
-    }
-    steps.overlap(calls, batch);
     let mut times = GroupTimes::default();
-    for (operator, call) in calls.iter() {
+    let mut add = |operator: &Operator, call: &OperatorTime| {
         let count = operator.count as f64;
         times.add(operator.group, count * call.time_us, count * call.bound_us);
+    };
+    let depend_on_each_other = steps.host_reads.is_some() || steps.overlaps(batch);
+    calls.clear();
+    for TimedEntry { entry, timer, last } in timed {
+        let rows = entry.rows(&step);
+        let LastTime { operator, call, .. } = match last {
+            Some(known) if rows.is_some() && known.rows == rows => known,
+            _ => {
+                let Some(operator) = entry.operator(&step) else { continue };
+                let call = steps.time_of_call(timer, &operator, &[]);
+                last.insert(LastTime { rows, operator, call })
+            }
+        };
+        if depend_on_each_other {
+            calls.push((*operator, *call));
+        } else {
+            add(operator, call);
+        }
     }
+    steps.overlap(calls, batch);
+    calls.iter().for_each(|(operator, call)| add(operator, call));
     if let Some((operator, added)) = steps.host_reads.as_ref().and_then(|reads| reads.added(calls)) {
         times.add(operator.group, added.time_us, added.bound_us);
     }

@@ -43,7 +43,6 @@ impl StepModel {
     /// # Errors
     /// A step model without tables: with [`Options::operators_only`](crate::Options), or a model that does not fit them. A model
     /// whose layers keep a state.
-    #[doc(hidden)]
     pub fn exported<'a>(
         &'a self,
         model: &'a Model,

@@ -191,8 +191,14 @@ impl StepTables {
             (0, 0) => Some(0.0),
             (num_requests, 0) => self
                 .decodes_us(num_requests, sums.num_sampled, |window| Some(sums.windows.get(window)?.decode_kv_tokens)),
-            _ => self.mixed_us(sums),
+            _ => self.mixed_us_of(sums),
         }
+    }
+
+    /// [`StepTables::mixed_us`] for callers that most often have decodes alone.
+    #[inline(never)]
+    fn mixed_us_of(&self, sums: &BatchSums) -> Option<f64> {
+        self.mixed_us(sums)
     }
 
     /// Returns `None` for no decodes as for more than the tables hold.
@@ -227,7 +233,8 @@ impl StepTables {
     }
 
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
-    fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
+    #[inline(always)]
+    pub(super) fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
         let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
         let mut total = self.by_tokens.at(sums.num_tokens)?;
         total.add(self.by_sampled.at(sums.num_sampled)?);
@@ -253,22 +260,17 @@ impl StepTables {
                 total.add(attention.calls.total(call));
             }
         }
-        let query_tokens = real(tokens);
+        let (query_tokens, squared_tokens) = (real(tokens), real_wide(sums.prefill_squared_tokens));
         for scan in &self.state_scans {
             total.add(scan.total(sums));
         }
         for attention in &self.chunk_attention {
             let window = sums.windows.get(attention.calls.window_index)?;
-            let chunks = Chunks {
-                query_tokens,
-                squared_tokens: real_wide(sums.prefill_squared_tokens),
-                pairs: real_wide(window.prefill_pairs),
-                kv_tokens: real(window.prefill_kv_tokens),
-            };
-            let cached_keys = chunks.cached_keys();
+            let (pairs, kv_tokens) = (real_wide(window.prefill_pairs), real(window.prefill_kv_tokens));
+            let chunks = Chunks::new(query_tokens, squared_tokens, pairs, kv_tokens);
             let decodes = attention.beside.and_then(|index| self.decode_attention.get(index));
             let read_us = match (&attention.fast, decodes) {
-                (Some(fast), Some(decodes)) if cached_keys > 0.0 && fast.reads_cache => {
+                (Some(fast), Some(decodes)) if chunks.cached_keys > 0.0 && fast.reads_cache => {
                     let (readers, keys) = fast.readers(&chunks, num_chunks);
                     decodes.read_us(self.decode_step(readers)?, keys)?
                 }

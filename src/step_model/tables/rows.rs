@@ -131,13 +131,13 @@ impl RowTable {
     }
 
     /// True for a table without rows.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.cells.len() < 2
     }
 
     /// Time for `rows`: 0 for no rows. Returns `None` beyond the table.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&self, rows: u64) -> Option<Timed> {
         let (cell, beyond) = position(rows);
         let cell = self.cells.get(cell)?;
@@ -147,7 +147,7 @@ impl RowTable {
 }
 
 /// Cell of a number of rows, and rows beyond its first.
-#[inline]
+#[inline(always)]
 fn position(rows: u64) -> (usize, u64) {
     if rows <= DENSE_ROWS {
         (rows as usize, 0)

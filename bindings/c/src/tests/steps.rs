@@ -3,7 +3,7 @@
 use std::ptr::{null, null_mut};
 
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Request, Step, StepModel};
 
 use super::{llama_8b, said, taken};
 use crate::*;
@@ -35,7 +35,7 @@ fn step_us(model: *const RidgepointModel, samples: *const u8, from: usize, to: u
 #[test]
 fn a_step_takes_as_long_as_in_rust_to_the_last_bit() {
     let (model, rust) = (llama_8b(), in_rust());
-    let of = |samples: &[u8]| rust.step_time_us(&requests(samples)).to_bits();
+    let of = |samples: &[u8]| rust.step_time_us(&Step::from(&requests(samples))).to_bits();
     assert_eq!(step_us(model, SAMPLES.as_ptr(), 0, 6).to_bits(), of(&SAMPLES));
     assert_eq!(step_us(model, null(), 0, 6).to_bits(), of(&[1; 6]));
     assert_ne!(of(&SAMPLES), of(&[1; 6]));

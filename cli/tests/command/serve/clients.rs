@@ -11,7 +11,7 @@ use super::{JSON, Server, ideal, read_answer, request};
 fn nonsense_ends_its_own_connection_alone() {
     let server = Server::start(&[]);
     let long_line = [b"GET /".to_vec(), vec![b'a'; 100_000], b" HTTP/1.1\r\n\r\n".to_vec()].concat();
-    let many_headers = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(10_000));
+    let many_headers = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(10_000));
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00"[..],
         b"\r\n\r\n",
@@ -45,7 +45,9 @@ fn slow_and_idle_clients_do_not_stop_the_others() {
             match index % 3 {
                 0 => {}
                 1 => stream.write_all(b"GET /healthz HTTP/1.1\r\nhos").unwrap(),
-                _ => stream.write_all(b"POST /v1/simulate HTTP/1.1\r\nhost: a\r\ncontent-length: 50\r\n\r\n{").unwrap(),
+                _ => stream
+                    .write_all(b"POST /v1/simulate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{")
+                    .unwrap(),
             }
             stream
         })
@@ -62,7 +64,7 @@ fn slow_and_idle_clients_do_not_stop_the_others() {
 fn a_connection_takes_many_requests_in_a_row_and_at_once() {
     let server = Server::start(&[]);
     let mut stream = server.connect();
-    let health = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n";
+    let health = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for _ in 0..3 {
         stream.write_all(health).unwrap();
         let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
@@ -84,8 +86,7 @@ fn a_connection_takes_many_requests_in_a_row_and_at_once() {
 fn a_body_that_ends_early_is_a_lost_client_and_no_defect() {
     let server = Server::start(&[]);
     let mut stream = server.connect();
-    let head =
-        "POST /v1/predict-step HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let head = "POST /v1/predict-step HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head.as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut text = String::new();

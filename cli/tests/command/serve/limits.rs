@@ -63,7 +63,8 @@ fn a_full_queue_is_a_503_that_says_when_to_come_back() {
 fn a_body_that_does_not_arrive_is_a_408() {
     let server = Server::start(&["--request-timeout-s", "0.5"]);
     let mut stream = server.connect();
-    let head = "POST /v1/predict-step HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head =
+        "POST /v1/predict-step HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(stream, "{head}content-length: 100\r\n\r\n{{\"model\"").unwrap();
     read_answer(stream).fails(408, "body_timeout");
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod bodies;
 mod clients;
+mod hostile;
 mod limits;
 mod page;
 mod stopping;
@@ -127,8 +128,25 @@ pub fn read_answer(mut stream: TcpStream) -> Answer {
     let mut lines = head.lines();
     let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     let headers = lines.filter_map(|line| line.split_once(": "));
-    let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-    Answer { status, headers, body: bytes[head_end + 4..].to_vec() }
+    let headers: BTreeMap<String, String> =
+        headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+    let body = &bytes[head_end + 4..];
+    let is_chunked = headers.get("transfer-encoding").is_some_and(|encoding| encoding == "chunked");
+    Answer { status, body: if is_chunked { joined(body) } else { body.to_vec() }, headers }
+}
+
+/// The chunks of a body in one.
+fn joined(mut chunks: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = chunks.windows(2).position(|two| two == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&chunks[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend_from_slice(&chunks[end + 2..end + 2 + length]);
+        chunks = &chunks[end + 2 + length + 2..];
+    }
 }
 
 impl Answer {

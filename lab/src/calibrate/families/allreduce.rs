@@ -1,26 +1,24 @@
 //! Calibration of all-reduces.
 
 use ridgepoint::physics::Shape;
-use ridgepoint::unstable::efficiency::family::AllReduceKind;
-use ridgepoint::unstable::efficiency::kernel_model::{AllReduceModel, Chip};
+use ridgepoint::physics::communication::ExchangeShape;
+use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
 
-use super::super::family::{Calibrated, Placed, logs};
+use super::super::family::{CalibratedFamily, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{AllReduceCall, Timed};
 
-impl Calibrated for AllReduceModel {
-    fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
-        let mut features = logs(&[shape.message_bytes, shape.gpus, shape.work().bytes]);
-        features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
-        features
-    }
+/// Steps run inside graphs, so eager rows do not count.
+pub(in crate::calibrate) static FAMILY: CalibratedFamily =
+    CalibratedFamily { in_total: |label| label == "graph", ..CalibratedFamily::of(&ALL_REDUCE) };
 
-    /// Steps run inside graphs, so eager rows do not count.
-    fn in_total(label: &str) -> bool {
-        label == "graph"
-    }
+pub(super) fn features(key: &AllReduceKind, shape: &ExchangeShape) -> Vec<f64> {
+    let mut features = logs(&[shape.message_bytes, shape.gpus, shape.work().bytes]);
+    features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
+    features
+}
 
-    fn place(row: &Timed<AllReduceCall>, _: &Source) -> Result<Placed<Self>, String> {
-        Ok(Placed::OnGrid(row.call.backend, vec![row.call.num_gpus as f64, row.call.message_bytes as f64]))
-    }
+pub(in crate::calibrate) fn place(row: &Timed<AllReduceCall>, _: &Source) -> Result<Placed, String> {
+    let AllReduceCall { num_gpus, message_bytes, backend } = row.call;
+    Ok(Placed::OnGrid(SeriesKey::AllReduce(backend), vec![num_gpus as f64, message_bytes as f64]))
 }

@@ -3,61 +3,38 @@
 use ridgepoint::DType;
 use ridgepoint::physics::Shape;
 use ridgepoint::physics::attention::{AttentionShape, HeadShape};
-use ridgepoint::unstable::efficiency::family::{AttentionKey, HeadSize};
-use ridgepoint::unstable::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel, QUERY_TILE};
+use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, PREFILL, SeriesKey};
+use ridgepoint::unstable::efficiency::kernel_model::{Chip, QUERY_TILE};
 
 use super::super::attention_call::{AttentionCall, is_uneven};
-use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
+use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
 use super::super::source::Source;
 use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};
 
-/// Why SGLang's rows of `flash_attention` are left out: they do 3.4 times the work of `physics::mla`. vLLM 0.24's whole block of latent
-/// attention takes less time on an H200 than they do.
-const ABSORBED: &str =
-    "latent attention of prompts over the compressed cache, where engines project keys and values up first";
+pub(in crate::calibrate) static PREFILL_FAMILY: CalibratedFamily = CalibratedFamily::of(&PREFILL);
+pub(in crate::calibrate) static DECODE_FAMILY: CalibratedFamily = CalibratedFamily::of(&DECODE);
 
-impl Calibrated for PrefillModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
+pub(in crate::calibrate) fn place_prefill(row: &Timed<PrefillCall>, source: &Source) -> Result<Placed, String> {
+    let call = &row.call;
+    let key = attention_key(&call.heads, source)?;
+    if call.num_computed_tokens > 0 {
+        return AttentionCall::prefill(key, row).map(Placed::OffTable);
     }
-
-    fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        attention_features(key, shape, chip)
-    }
-
-    fn place(row: &Timed<PrefillCall>, source: &Source) -> Result<Placed<Self>, String> {
-        let call = &row.call;
-        let key = attention_key(&call.heads, source)?;
-        if key.head_size == HeadSize::Latent && source.kernel == "flash_attention" {
-            return Err(ABSORBED.to_owned());
-        }
-        if call.num_computed_tokens > 0 {
-            return AttentionCall::prefill(key, row).map(Placed::OffTable);
-        }
-        Ok(Placed::OnGrid(key, attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size)))
-    }
+    let point = attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size);
+    Ok(Placed::OnGrid(SeriesKey::Prefill(key), point))
 }
 
-impl Calibrated for DecodeModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
+pub(in crate::calibrate) fn place_decode(row: &Timed<DecodeCall>, source: &Source) -> Result<Placed, String> {
+    let call = &row.call;
+    let key = attention_key(&call.heads, source)?;
+    if is_uneven(call) {
+        return AttentionCall::decode(key, row).map(Placed::OffTable);
     }
-
-    fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        attention_features(key, shape, chip)
-    }
-
-    fn place(row: &Timed<DecodeCall>, source: &Source) -> Result<Placed<Self>, String> {
-        let call = &row.call;
-        let key = attention_key(&call.heads, source)?;
-        if is_uneven(call) {
-            return AttentionCall::decode(key, row).map(Placed::OffTable);
-        }
-        Ok(Placed::OnGrid(key, attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size)))
-    }
+    let point = attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size);
+    Ok(Placed::OnGrid(SeriesKey::Decode(key), point))
 }
 
-fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
+pub(super) fn features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
     let AttentionShape { batch, query, visible, keys, heads } = *shape;
     let HeadShape { kv_heads, group, head_dim, kv_bytes, .. } = heads;
     let work = shape.work();

@@ -103,7 +103,7 @@ pub struct CaptureServer {
 }
 
 /// Replays a captured run on a server and compares the predicted times with the measured ones. Lines of waits in the queue are fitted
-/// on `others`, else on the first of the run's own requests. `observer` follows the replay.
+/// on `others`, else on the first of the run's own requests. `observers` watch the replay.
 ///
 /// # Errors
 /// No request that can be sent again or that finishes, and those of [`replay`].
@@ -111,7 +111,7 @@ pub fn judge_capture(
     mut run: CapturedRun,
     server: CaptureServer,
     others: Option<&OtherWaits>,
-    observer: impl Observer,
+    observers: &mut [&mut dyn Observer],
 ) -> Result<CaptureReport> {
     let CaptureServer { mut engine, blocks_are_given, max_concurrency, latency } = server;
     let mut notes = std::mem::take(&mut run.notes);
@@ -127,13 +127,16 @@ pub fn judge_capture(
     let steps = latency.steps().with_own_sampling(&own_sampling);
     let mut captured = load(std::mem::take(&mut run.requests), engine.block_size)?;
     notes.append(&mut captured.notes);
-    let mut observers = ((SpreadSampler::new(&steps), TokenTimes::default()), observer);
+    let (mut sampler, mut tokens) = (SpreadSampler::new(&steps), TokenTimes::default());
+    let mut watching: Vec<&mut dyn Observer> = vec![&mut sampler, &mut tokens];
+    for observer in observers {
+        watching.push(&mut **observer);
+    }
     let replayed = match max_concurrency {
-        None => replay(&latency, &engine, &mut captured.list, &mut observers)?,
-        Some(most) => replay(&latency, &engine, &mut in_flight(most, captured.list)?, &mut observers)?,
+        None => replay(&latency, &engine, &mut captured.list, &mut watching)?,
+        Some(most) => replay(&latency, &engine, &mut in_flight(most, captured.list)?, &mut watching)?,
     };
     replayed.check_clock()?;
-    let ((sampler, tokens), _) = observers;
     let spread = sampler.spread();
     notes.extend(sampler.extrapolated());
     let mut left_out = std::mem::take(&mut run.dropped);
@@ -264,7 +267,7 @@ fn step_row(
     // Asynchronous scheduling hides the host's share, and a timed forward pass has none of it.
     let scheduling_us = |step: &StepRecord| {
         let is_hidden = engine.async_scheduling || step.gpu_time_us.is_some();
-        if is_hidden { 0.0 } else { latency.scheduling_processing_time_us() }
+        if is_hidden { 0.0 } else { latency.host().scheduling_processing_time_us() }
     };
     let traced = run.steps.as_ref()?;
     let (mut rows, mut sums) = (Vec::<Interval>::new(), [0.0; 4]);

@@ -36,14 +36,14 @@ fn every_kind_of_file_is_read_in_its_units() {
     let heads =
         |kv_dtype, window| Heads { num_heads: 32, num_kv_heads: 8, head_size: HeadSize::Plain(128), kv_dtype, window };
     let gemm = GemmCall { dtype: MatmulFormat::Fp8Block, m: 1, n: 2, k: 3 };
-    assert_eq!(measurements.of::<GemmCall>(), [Timed { call: gemm, latency_us: 4.5, source: 0 }]);
+    assert_eq!(measurements.calls.gemm, [Timed { call: gemm, latency_us: 4.5, source: 0 }]);
     let prefill = PrefillCall {
         heads: heads(DType::Fp8, Window::Full),
         batch_size: 2,
         num_scheduled_tokens: 512,
         num_computed_tokens: 1024,
     };
-    assert_eq!(measurements.of::<PrefillCall>(), [Timed { call: prefill, latency_us: 77.0, source: 1 }]);
+    assert_eq!(measurements.calls.prefill, [Timed { call: prefill, latency_us: 77.0, source: 1 }]);
     let decode = DecodeCall {
         heads: heads(DType::Bfloat16, Window::Sliding(128)),
         batch_size: 4,
@@ -51,7 +51,7 @@ fn every_kind_of_file_is_read_in_its_units() {
         kv_tokens_max: 700,
     };
     assert!((decode.kv_tokens_mean() - 250.0).abs() < 1e-12);
-    assert_eq!(measurements.of::<DecodeCall>(), [Timed { call: decode, latency_us: 9.25, source: 2 }]);
+    assert_eq!(measurements.calls.decode, [Timed { call: decode, latency_us: 9.25, source: 2 }]);
     let moe = MoeCall {
         dtype: MatmulFormat::Int4WeightOnly,
         num_tokens: 64,
@@ -63,11 +63,11 @@ fn every_kind_of_file_is_read_in_its_units() {
         moe_ep_size: 8,
         distribution: "power_law_1.2".into(),
     };
-    assert_eq!(measurements.of::<MoeCall>(), [Timed { call: moe, latency_us: 300.0, source: 3 }]);
+    assert_eq!(measurements.calls.moe, [Timed { call: moe, latency_us: 300.0, source: 3 }]);
     let allreduce = AllReduceCall { num_gpus: 8, message_bytes: 1_048_576, backend: AllReduceKind::Graph };
-    assert_eq!(measurements.of::<AllReduceCall>(), [Timed { call: allreduce, latency_us: 21.0, source: 4 }]);
+    assert_eq!(measurements.calls.all_reduce, [Timed { call: allreduce, latency_us: 21.0, source: 4 }]);
     let norm = SmallKernelCall { kernel: "rms_norm".into(), num_tokens: 16, width: 4096, launches: 1 };
-    assert_eq!(measurements.of::<SmallKernelCall>(), [Timed { call: norm, latency_us: 2.5, source: 5 }]);
+    assert_eq!(measurements.calls.small_kernels, [Timed { call: norm, latency_us: 2.5, source: 5 }]);
     assert_eq!(measurements.sources.len(), 6);
     assert!(measurements.notes.is_empty());
 }
@@ -80,9 +80,9 @@ fn synonyms_whole_floats_and_other_columns_are_taken() {
         ("attention_prefill.csv", &format!("{PREFILL}32.0,8.0,128.0,float8_e4m3fn,0.0,2.0,512.0,0.0,77\n")),
     ])
     .unwrap();
-    let formats: Vec<MatmulFormat> = measurements.of::<GemmCall>().iter().map(|row| row.call.dtype).collect();
+    let formats: Vec<MatmulFormat> = measurements.calls.gemm.iter().map(|row| row.call.dtype).collect();
     assert_eq!(formats, [MatmulFormat::Bfloat16, MatmulFormat::Float16, MatmulFormat::Fp8]);
-    assert_eq!(measurements.of::<PrefillCall>()[0].call.heads.kv_dtype, DType::Fp8);
+    assert_eq!(measurements.calls.prefill[0].call.heads.kv_dtype, DType::Fp8);
     let [note] = &measurements.notes[..] else { panic!("{:?}", measurements.notes) };
     assert!(note.ends_with("gemm.csv: columns that are not known, not read: comment"), "{note}");
 }
@@ -131,7 +131,7 @@ fn shapes_that_differ_in_one_column_are_not_repetitions() {
     let rows = "8,8,64,fp8,0,1,16,0,1\n8,8,64,fp8,16,1,16,0,1\n8,8,64,fp8,0,1,16,16,1\n8,8,64,bfloat16,0,1,16,0,1\n\
                 8,4,64,fp8,0,1,16,0,1\n8,8,128,fp8,0,1,16,0,1\n8,8,64,fp8,0,2,16,0,1\n16,8,64,fp8,0,1,16,0,1\n";
     let measurements = load(&[("attention_prefill.csv", &format!("{PREFILL}{rows}"))]).unwrap();
-    assert_eq!(measurements.of::<PrefillCall>().len(), 8);
+    assert_eq!(measurements.calls.prefill.len(), 8);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn kernels_of_layers_with_a_state_are_read_and_impossible_ones_refused() {
         batch_size: 2,
         num_scheduled_tokens: 512,
     };
-    assert_eq!(rows.unwrap().of::<StateCall>(), [Timed { call, latency_us: 41.3, source: 0 }]);
+    assert_eq!(rows.unwrap().calls.state, [Timed { call, latency_us: 41.3, source: 0 }]);
     for (row, column) in [
         ("delta_net,chunk_scan,16,64,128,128,4,2,512,41.3", "recurrence"),
         ("gated_delta_net,scan,16,64,128,128,4,2,512,41.3", "kernel"),
@@ -241,5 +241,5 @@ fn an_all_reduce_of_one_gpu_is_refused() {
 
 #[test]
 fn a_byte_order_mark_before_the_header_is_no_part_of_it() {
-    assert_eq!(load(&[("gemm.csv", &format!("\u{feff}{GEMM}fp8,1,2,3,4\n"))]).unwrap().of::<GemmCall>().len(), 1);
+    assert_eq!(load(&[("gemm.csv", &format!("\u{feff}{GEMM}fp8,1,2,3,4\n"))]).unwrap().calls.gemm.len(), 1);
 }

@@ -33,11 +33,11 @@ fn the_best_public_h100_kernels_come_close_to_their_bound_and_none_beats_it() {
     let measurements = Measurements::load(&kernels.join("h100_sxm/vllm-0.14.0")).unwrap();
     assert_eq!(measurements.devices(), ["NVIDIA H100 80GB HBM3"]);
 
-    let bf16 = measurements.of::<GemmCall>().iter().filter(|row| row.call.dtype == MatmulFormat::Bfloat16);
+    let bf16 = measurements.calls.gemm.iter().filter(|row| row.call.dtype == MatmulFormat::Bfloat16);
     let mfu = best(bf16.map(|r| 2e6 * (r.call.m * r.call.n * r.call.k) as f64 / r.latency_us / H100_BF16_FLOP_PER_S));
     assert!((0.85..1.0).contains(&mfu), "GEMM: {mfu}");
 
-    let mfu = best(measurements.of::<PrefillCall>().iter().map(|r| {
+    let mfu = best(measurements.calls.prefill.iter().map(|r| {
         let call = &r.call;
         let pairs = call.batch_size * call.num_scheduled_tokens * (call.num_scheduled_tokens + 1) / 2;
         4e6 * (call.heads.num_heads * width(&call.heads) * pairs) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
@@ -45,7 +45,7 @@ fn the_best_public_h100_kernels_come_close_to_their_bound_and_none_beats_it() {
     assert!((0.5..0.8).contains(&mfu), "prefill attention: {mfu}");
 
     // Smaller caches partly stay in the second-level cache.
-    let mbu = best(measurements.of::<DecodeCall>().iter().filter_map(|r| {
+    let mbu = best(measurements.calls.decode.iter().filter_map(|r| {
         let heads = &r.call.heads;
         let width = (heads.num_kv_heads * width(heads)) as f64;
         let bytes = 2.0 * r.call.kv_tokens_total as f64 * width * heads.kv_dtype.bytes();
@@ -54,18 +54,14 @@ fn the_best_public_h100_kernels_come_close_to_their_bound_and_none_beats_it() {
     assert!((0.85..1.0).contains(&mbu), "decode attention: {mbu}");
 
     // Two GPUs: each sends the message once.
-    let pairs = measurements
-        .of::<AllReduceCall>()
-        .iter()
-        .filter(|r| r.call.num_gpus == 2 && r.call.message_bytes > 100_000_000);
+    let pairs =
+        measurements.calls.all_reduce.iter().filter(|r| r.call.num_gpus == 2 && r.call.message_bytes > 100_000_000);
     let share = best(pairs.map(|r| r.call.message_bytes as f64 * 1e6 / r.latency_us / H100_NVLINK_BYTES_PER_S));
     assert!((0.6..0.9).contains(&share), "all-reduce: {share}");
 
     // Two grouped GEMMs of a gated block: three matrices per expert, divided over the GPUs.
-    let whole = measurements
-        .of::<MoeCall>()
-        .iter()
-        .filter(|r| r.call.dtype == MatmulFormat::Bfloat16 && r.call.moe_ep_size == 1);
+    let whole =
+        measurements.calls.moe.iter().filter(|r| r.call.dtype == MatmulFormat::Bfloat16 && r.call.moe_ep_size == 1);
     let mfu = best(whole.map(|r| {
         let weights = 3 * r.call.hidden_size * r.call.intermediate_size / r.call.moe_tp_size;
         2e6 * (r.call.num_tokens * r.call.top_k * weights) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
@@ -82,7 +78,7 @@ fn public_repetitions_are_merged_and_noted() {
     }
     assert_eq!(measurements.notes.len(), 2, "{:?}", measurements.notes);
     let kernels: std::collections::BTreeSet<_> =
-        measurements.of::<MoeCall>().iter().map(|row| &measurements.sources[row.source].kernel_source).collect();
+        measurements.calls.moe.iter().map(|row| &measurements.sources[row.source].kernel_source).collect();
     assert_eq!(kernels.len(), 2);
 }
 
@@ -96,11 +92,11 @@ fn every_public_folder_is_read_whole() {
             let measurements = Measurements::load(&dir).unwrap();
             assert_eq!(measurements.devices().len(), 1, "{}", dir.display());
             let counts = [
-                (measurements.of::<GemmCall>().len(), 5_000),
-                (measurements.of::<PrefillCall>().len(), 3_000),
-                (measurements.of::<DecodeCall>().len(), 3_000),
-                (measurements.of::<MoeCall>().len(), 3_000),
-                (measurements.of::<AllReduceCall>().len(), 50),
+                (measurements.calls.gemm.len(), 5_000),
+                (measurements.calls.prefill.len(), 3_000),
+                (measurements.calls.decode.len(), 3_000),
+                (measurements.calls.moe.len(), 3_000),
+                (measurements.calls.all_reduce.len(), 50),
             ];
             for (rows, least) in counts {
                 assert!(rows == 0 || (least..200_000).contains(&rows), "{}: {counts:?}", dir.display());
@@ -115,11 +111,11 @@ fn every_public_folder_is_read_whole() {
 fn newer_public_attention_has_windows_heads_and_both_cache_formats() {
     let Some(kernels) = kernels() else { return };
     let measurements = Measurements::load(&kernels.join("h100_sxm/vllm-0.24.0")).unwrap();
-    let decode = measurements.of::<DecodeCall>();
+    let decode = measurements.calls.decode;
     assert!(decode.iter().any(|row| row.call.heads.window == Window::Sliding(128)));
     assert!(decode.iter().any(|row| row.call.heads.window == Window::Full));
     assert!(decode.iter().all(|row| row.call.kv_tokens_max >= 2), "every row has at least one cached token");
-    assert!(measurements.of::<PrefillCall>().iter().all(|row| row.call.num_computed_tokens == 0));
+    assert!(measurements.calls.prefill.iter().all(|row| row.call.num_computed_tokens == 0));
     for head_dim in [64, 128, 256] {
         for kv_dtype in [DType::Bfloat16, DType::Fp8] {
             assert!(

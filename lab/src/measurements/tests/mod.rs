@@ -59,7 +59,7 @@ fn a_misnamed_file_is_noted_and_folders_below_are_not_read() {
     std::fs::create_dir(dir.path().join("below")).unwrap();
     std::fs::write(dir.path().join("below/moe.csv"), "not read").unwrap();
     let measurements = Measurements::load(dir.path()).unwrap();
-    assert_eq!(measurements.of::<GemmCall>().len(), 1);
+    assert_eq!(measurements.calls.gemm.len(), 1);
     assert_eq!(measurements.notes.len(), 1);
     assert!(measurements.notes[0].contains("gemms.csv"), "{}", measurements.notes[0]);
 }
@@ -71,7 +71,7 @@ fn appended_rows_keep_pointing_at_their_sources() {
     let second = load(&[("gemm.csv", rows), ("meta.toml", "device = \"two\"")]).unwrap();
     first.append(second);
     let devices: Vec<&str> =
-        first.of::<GemmCall>().iter().map(|row| first.sources[row.source].device.as_deref().unwrap()).collect();
+        first.calls.gemm.iter().map(|row| first.sources[row.source].device.as_deref().unwrap()).collect();
     assert_eq!(devices, ["one", "two"]);
     assert_eq!(first.devices(), ["one", "two"]);
 }

@@ -105,9 +105,9 @@ fn milliseconds_become_microseconds_and_sources_are_told_apart() {
     columns[4].1 = Text(vec!["kernel_a", "kernel_b", "kernel_a"]);
     let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
     let rows: Vec<(u64, f64, usize)> =
-        measurements.of::<GemmCall>().iter().map(|r| (r.call.m, r.latency_us, r.source)).collect();
+        measurements.calls.gemm.iter().map(|r| (r.call.m, r.latency_us, r.source)).collect();
     assert_eq!(rows, [(1, 250.0, 0), (1, 500.0, 1), (4, 2000.0, 0)]);
-    assert_eq!(measurements.of::<GemmCall>()[0].call.dtype, MatmulFormat::Fp8);
+    assert_eq!(measurements.calls.gemm[0].call.dtype, MatmulFormat::Fp8);
     assert_eq!(measurements.sources[1].kernel_source.as_deref(), Some("kernel_b"));
     assert_eq!(measurements.sources[1].file, "gemm_perf.parquet");
     assert_eq!(measurements.devices(), ["NVIDIA Imaginary"]);
@@ -117,7 +117,7 @@ fn milliseconds_become_microseconds_and_sources_are_told_apart() {
 fn a_repeated_shape_keeps_its_median_and_is_noted() {
     let columns = gemm(vec![1, 4, 1, 1, 5, 5], [2.0, 9.0, 1.0, 16.0, 1.0, 4.0].map(Some).to_vec());
     let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
-    let rows: Vec<(u64, f64)> = measurements.of::<GemmCall>().iter().map(|r| (r.call.m, r.latency_us)).collect();
+    let rows: Vec<(u64, f64)> = measurements.calls.gemm.iter().map(|r| (r.call.m, r.latency_us)).collect();
     assert_eq!(rows, [(1, 2000.0), (4, 9000.0), (5, 2500.0)]);
     assert_eq!(measurements.notes.len(), 1);
     let note = &measurements.notes[0];
@@ -153,7 +153,7 @@ fn absorbed_projections_of_a_public_table_name_their_sides() {
     for (side, n, k) in [("mla_gen_pre", 512, 128), ("mla_gen_post", 128, 512)] {
         let measurements = load_columns("mla_bmm_perf.parquet", &columns(side)).unwrap();
         let call = BatchedGemmCall { dtype: MatmulFormat::Bfloat16, copies: 16, m: 3, n, k };
-        assert_eq!(measurements.of::<BatchedGemmCall>(), [Timed { call, latency_us: 5.0, source: 0 }]);
+        assert_eq!(measurements.calls.batched_gemm, [Timed { call, latency_us: 5.0, source: 0 }]);
     }
     let error = load_columns("mla_bmm_perf.parquet", &columns("mla_gen")).unwrap_err();
     assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("op_name"), "{error}");
@@ -199,7 +199,7 @@ fn attention(op_name: &'static str, isl: i64, step: i64) -> Vec<(&'static str, V
 fn a_decode_reads_its_cache_and_the_new_token() {
     let mut columns = attention("generation_attention", 1, 1023);
     columns.push(("window_size", Integer(vec![128])));
-    let row = load_columns("generation_attention_perf.parquet", &columns).unwrap().of::<DecodeCall>()[0].call.clone();
+    let row = load_columns("generation_attention_perf.parquet", &columns).unwrap().calls.decode[0].call.clone();
     assert_eq!((row.kv_tokens_mean(), row.kv_tokens_max, row.heads.window), (1024.0, 1024, Window::Sliding(128)));
     let error =
         load_columns("generation_attention_perf.parquet", &attention("generation_attention", 2, 9)).unwrap_err();
@@ -208,9 +208,9 @@ fn a_decode_reads_its_cache_and_the_new_token() {
 
 #[test]
 fn a_prefill_without_a_window_column_is_full_attention() {
-    let row = load_columns("context_attention_perf.parquet", &attention("context_attention", 512, 0))
-        .unwrap()
-        .of::<PrefillCall>()[0]
+    let row =
+        load_columns("context_attention_perf.parquet", &attention("context_attention", 512, 0)).unwrap().calls.prefill
+            [0]
         .call
         .clone();
     assert_eq!((row.num_scheduled_tokens, row.num_computed_tokens, row.heads.window), (512, 0, Window::Full));
@@ -233,8 +233,8 @@ fn a_message_of_nccl_counts_elements_of_its_format() {
     };
     let half = read("half", "all_gather").unwrap();
     let call = |message_bytes| ExchangeCall { collective: Collective::AllGather, num_gpus: 4, message_bytes };
-    assert_eq!((&half.of::<ExchangeCall>()[0].call, half.of::<ExchangeCall>()[0].latency_us), (&call(2000), 12.5));
-    assert_eq!(read("int8", "all_gather").unwrap().of::<ExchangeCall>()[0].call, call(1000));
+    assert_eq!((&half.calls.exchange[0].call, half.calls.exchange[0].latency_us), (&call(2000), 12.5));
+    assert_eq!(read("int8", "all_gather").unwrap().calls.exchange[0].call, call(1000));
     let error = read("half", "broadcast").unwrap_err();
     assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("op_name"), "{error}");
 }
@@ -249,7 +249,7 @@ fn quantised_tokens_are_a_small_kernel() {
         ("latency", Float(vec![Some(0.002), Some(0.5)])),
     ]);
     let measurements = load_columns("scale_matrix_perf.parquet", &columns).unwrap();
-    let [row] = measurements.of::<SmallKernelCall>() else { panic!("one row is fp8's: {measurements:?}") };
+    let [row] = &measurements.calls.small_kernels[..] else { panic!("one row is fp8's: {measurements:?}") };
     let call = SmallKernelCall { kernel: "quantise_fp8".to_owned(), num_tokens: 16, width: 4096, launches: 1 };
     assert_eq!((&row.call, row.latency_us), (&call, 2.0));
 }
@@ -264,7 +264,7 @@ fn an_all_reduce_counts_elements_of_two_bytes() {
         ("latency", Float(vec![Some(0.005)])),
         ("backend", Text(vec!["vllm_eager"])),
     ]);
-    let row = load_columns("custom_allreduce_perf.parquet", &columns).unwrap().of::<AllReduceCall>()[0].call.clone();
+    let row = load_columns("custom_allreduce_perf.parquet", &columns).unwrap().calls.all_reduce[0].call.clone();
     assert_eq!((row.message_bytes, row.backend), (256, AllReduceKind::Eager));
 }
 
@@ -285,7 +285,7 @@ fn experts_carry_their_kernel() {
     ]);
     let measurements = load_columns("moe_perf.parquet", &columns).unwrap();
     assert_eq!(measurements.sources[0].kernel_source.as_deref(), Some("kernel_a"));
-    let row = &measurements.of::<MoeCall>()[0].call;
+    let row = &measurements.calls.moe[0].call;
     assert_eq!((row.top_k, row.intermediate_size, row.distribution.as_str()), (2, 32, "balanced"));
 }
 
@@ -313,9 +313,8 @@ fn a_footer_that_claims_elements_without_bytes_is_refused_at_once() {
 #[test]
 fn pages_of_every_codec_are_read() {
     let columns = gemm(vec![1, 2], vec![Some(1.0); 2]);
-    let rows_of = |codec| {
-        load_bytes("gemm_perf.parquet", &parquet_with(&columns, true, codec)).unwrap().of::<GemmCall>().to_vec()
-    };
+    let rows_of =
+        |codec| load_bytes("gemm_perf.parquet", &parquet_with(&columns, true, codec)).unwrap().calls.gemm.to_vec();
     let plain = rows_of(Compression::UNCOMPRESSED);
     assert_eq!(plain.len(), 2);
     for codec in [

@@ -6,7 +6,7 @@ use ridgepoint::latency::{FixedLatency, LatencyModel};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
 use ridgepoint_replay::{EngineConfig, Replay, SchedulingPolicy, replay};
 
-use crate::common::{Recorder, Step};
+use crate::common::{Recorder, SeenStep};
 use crate::loads::Listed;
 
 /// A replay and what its observer saw.
@@ -19,7 +19,7 @@ impl Run {
     /// One line a step: `start..end` in ns, then each request as `name@computed+scheduled`, with `~` where no token is
     /// sampled. Record 0 is A, 1 is B.
     pub fn timeline(&self) -> Vec<String> {
-        let line = |step: &Step| {
+        let line = |step: &SeenStep| {
             let mut line = format!("{}..{}", step.start_ns, step.end_ns);
             for (record, request) in &step.batch {
                 let name = char::from(b'A' + u8::try_from(*record).unwrap());
@@ -109,7 +109,7 @@ pub fn sharing(arrival_us: u64, prompt: u32, output: u32, id: u64, shared: u32) 
 /// Replays `workload`.
 pub fn run_workload(latency: &impl LatencyModel, config: &EngineConfig, workload: &mut dyn Workload) -> Run {
     let mut seen = Recorder::default();
-    let replay = replay(latency, config, workload, &mut seen).unwrap();
+    let replay = replay(latency, config, workload, &mut [&mut seen]).unwrap();
     Run { replay, seen }
 }
 
