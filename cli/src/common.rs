@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ridgepoint::unstable::efficiency::ENGINES;
-use ridgepoint::{EfficiencyMode, Engine, Options};
-use ridgepoint_lab::served::engine_of;
+use ridgepoint::Options;
+use ridgepoint::arguments::{Argument, Section};
+use ridgepoint::input::Log;
+use ridgepoint_lab::prediction::{PREDICTION_ARGUMENTS, Prediction, prediction_arguments};
 
 use crate::data_dir::refuse_unread_tables;
+use crate::flags::{self, FlagRows, Flags};
 use crate::input_paths::Named;
 use crate::outcome::{Failure, Format};
 
@@ -50,46 +52,37 @@ impl Common {
 }
 
 /// Settings of a prediction.
-#[derive(Debug, Args)]
-pub struct PredictionArgs {
-    /// Kernel efficiencies: measured tables, or the ideal roofline
-    #[arg(long, value_parser = one_of(EFFICIENCIES), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
-    pub efficiency: EfficiencyMode,
-    /// Serving engine whose kernels are predicted; the scheduler is always vLLM's
-    #[arg(long, value_parser = PossibleValuesParser::new(ENGINES), default_value = "vllm", value_name = "NAME", help_heading = PREDICTION)]
-    engine: String,
-    /// Engine version, as in 0.24. The nearest measured version stands in for one without measurements [default: 0.15 for vllm, the
-    /// newest measured one for others]
-    #[arg(long, value_parser = engine_version, value_name = "X.Y", help_heading = PREDICTION)]
-    engine_version: Option<String>,
-    #[command(flatten)]
-    pub correction: CorrectionArg,
+#[derive(Debug, Clone)]
+pub struct OfPrediction;
+
+impl FlagRows for OfPrediction {
+    fn rows() -> Vec<&'static Argument> {
+        PREDICTION_ARGUMENTS.iter().collect()
+    }
 }
 
-fn engine_version(text: &str) -> Result<String, &'static str> {
-    Engine::parse("vllm", Some(text)).map(|_| text.to_owned()).ok_or("must be a version such as 0.24 or 0.24.0")
+/// Settings of a prediction.
+#[derive(Debug, Args)]
+pub struct PredictionArgs {
+    #[command(flatten)]
+    flags: Flags<OfPrediction>,
 }
 
 impl PredictionArgs {
     /// The options of a step model with these settings.
-    pub fn options(&self, common: &Common) -> Options {
-        Options {
-            efficiency: self.efficiency,
-            engine: engine_of(&self.engine, self.engine_version.as_deref()).unwrap_or_default(),
-            data_dir: common.data_dir.clone(),
-            correction: self.correction.correction.as_str().into(),
-            ..Options::default()
-        }
+    ///
+    /// # Errors
+    /// A wrong version of an engine, as wrong usage.
+    pub fn options(&self, common: &Common) -> Result<Options, Failure> {
+        let log = Log::default();
+        let given = prediction_arguments().read("", &self.flags.given, &log);
+        log.finish("the command line", Some(())).map_err(|error| Failure::usage(error.problems().join("; ")))?;
+        Ok(Prediction::options(&given, common.data_dir()))
     }
 }
 
-const EFFICIENCIES: [(&str, &str, EfficiencyMode); 2] = [
-    ("tables", "Efficiency tables calibrated on measured kernels", EfficiencyMode::Tables),
-    ("ideal", "The textbook roofline", EfficiencyMode::Ideal),
-];
-
 /// Heading of the settings of a prediction.
-pub const PREDICTION: &str = "Prediction";
+pub const PREDICTION: &str = flags::heading(Section::Prediction);
 
 /// Which correction a prediction takes.
 #[derive(Debug, Args)]

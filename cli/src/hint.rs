@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::error::ContextKind;
+use ridgepoint::arguments::Standing;
 use ridgepoint::{Error, ErrorKind};
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_replay::server_config::NOT_MODELLED;
@@ -15,7 +16,8 @@ pub fn not_modelled(error: &clap::Error) -> Option<String> {
     let given = error.get(ContextKind::InvalidArg)?.to_string();
     let flag = given.split(['=', ' ']).next()?;
     let key = flag.trim_start_matches('-').replace('-', "_");
-    let (_, answer) = NOT_MODELLED.iter().find(|(argument, _)| *argument == key)?;
+    let row = NOT_MODELLED.iter().find(|row| row.name == key)?;
+    let Standing::NotModelled(answer) = row.standing else { return None };
     Some(format!("{flag} {answer} (README, Support and limits)"))
 }
 

@@ -13,6 +13,7 @@ mod evaluate;
 mod examples;
 mod export;
 mod fit;
+mod flags;
 mod hardware;
 mod hint;
 mod ingest;

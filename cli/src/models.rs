@@ -1,13 +1,14 @@
 //! `ridgepoint models`: the list of models, and one model in detail.
 
 use clap::Args;
-use ridgepoint::Model;
 use ridgepoint::model::{Attention, LayerGroup, Recurrence, SamplingParams, Window};
+use ridgepoint::{Deployment, Model};
 use ridgepoint_lab::model_report::{ModelDetail, ModelEntry, ModelReport};
-use ridgepoint_lab::served::settings;
+use ridgepoint_lab::served::{fields, settings};
 
 use crate::common::Common;
-use crate::deployment::{ParallelArgs, deployment, given};
+use crate::deployment::Parallel;
+use crate::flags::Flags;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
 
@@ -18,7 +19,7 @@ pub struct Models {
     #[arg(value_name = "NAME|PATH")]
     name: Option<String>,
     #[command(flatten)]
-    parallel: ParallelArgs,
+    parallel: Flags<Parallel>,
 }
 
 /// Lists models, or shows one.
@@ -29,7 +30,7 @@ pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failu
     let data_dir = common.data_dir();
     let Some(name) = &args.name else { return Ok(Outcome::of(ModelReport::list(data_dir)?)) };
     let model = Model::find_in(data_dir, name)?;
-    Ok(Outcome::of(ModelReport::one(model, deployment(&args.parallel)?)?))
+    Ok(Outcome::of(ModelReport::one(model, Deployment::try_from(args.parallel.given.clone())?)?))
 }
 
 impl Report for ModelReport {
@@ -102,7 +103,11 @@ fn one(of: &ModelDetail, page: &mut Page) {
 
 fn sampling(defaults: Option<&SamplingParams>) -> String {
     let Some(defaults) = defaults else { return "unknown: no generation_config.json is at hand".to_owned() };
-    let set: Vec<String> = given(defaults).iter().map(|(key, value)| format!("{key} {value}")).collect();
+    let set: Vec<String> = fields(defaults)
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| format!("{key} {value}"))
+        .collect();
     if set.is_empty() {
         return "neutral: generation_config.json sets no sampling parameters".to_owned();
     }

@@ -7,12 +7,10 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use ridgepoint::Error;
 use ridgepoint_serve::{Settings, Token};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::common::{Common, MemoryArg, above_zero};
 use crate::outcome::{Failure, Format, announce, log};
-use crate::server::ServerArgs;
 
 const LIMITS: &str = "Limits";
 
@@ -92,7 +90,6 @@ pub fn run(args: &Serve, common: &Common) -> Result<(), Failure> {
         max_memory_gib: args.memory.max_memory_gib,
         log: args.log.then_some(log),
         last_panic: crate::defect::last,
-        server_keys: ServerArgs::json_schema,
     };
     let started = |url: &str| match common.format {
         Format::Table => announce(&format!("ridgepoint serves {url}")),

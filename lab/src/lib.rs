@@ -15,6 +15,7 @@ mod measured_time;
 pub mod measurements;
 pub mod model_report;
 pub mod predict_step;
+pub mod prediction;
 pub mod served;
 pub mod simulate;
 pub mod solver;

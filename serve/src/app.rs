@@ -15,7 +15,6 @@ use crate::hosts::Hosts;
 use crate::jobs::{Jobs, Stop};
 use crate::listen::Peer;
 use crate::metrics::Metrics;
-use crate::openapi::ServerKeysSchema;
 use crate::predict::Compiled;
 use crate::problem::Problem;
 use crate::simulate::Replayable;
@@ -32,8 +31,6 @@ pub struct App {
     pub log: Option<fn(&str)>,
     /// Takes the text of the last panic.
     pub last_panic: fn() -> String,
-    /// The keys of a server in bodies.
-    pub server_keys: ServerKeysSchema,
     pub bodies: Bodies,
     pub jobs: Jobs,
     pub step_models: Cache<Compiled>,

@@ -96,8 +96,7 @@ pub async fn measured() -> Response {
 }
 
 pub async fn openapi(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
-    let server_keys = app.server_keys;
-    document(&app, limits, |of| &of.openapi, move || answer::text(&openapi::document(server_keys))).await
+    document(&app, limits, |of| &of.openapi, || answer::text(&openapi::document())).await
 }
 
 /// A document that is made once, on a thread for long work. It is made to its end, even if the client that asked first leaves.

@@ -33,7 +33,6 @@ use ridgepoint::{Error, Result};
 use tokio::net::TcpListener;
 
 use app::{App, Documents};
-pub use openapi::ServerKeysSchema;
 pub use stop::stop;
 pub use token::Token;
 
@@ -65,8 +64,6 @@ pub struct Settings {
     pub log: Option<fn(&str)>,
     /// Takes the text of the last panic.
     pub last_panic: fn() -> String,
-    /// The schema of the keys of a server.
-    pub server_keys: ServerKeysSchema,
 }
 
 /// Serves until [`stop`] is called. `started` gets the URL when the server listens.
@@ -92,7 +89,6 @@ pub fn run(settings: Settings, started: impl FnOnce(&str)) -> Result<()> {
         token: settings.token,
         log: settings.log,
         last_panic: settings.last_panic,
-        server_keys: settings.server_keys,
         bodies: body::Bodies::new(settings.max_body_bytes),
         hosts: hosts::Hosts::new(settings.address.ip(), &settings.allowed_hosts),
         jobs: jobs::Jobs::new(threads, settings.max_queued, settings.last_panic),

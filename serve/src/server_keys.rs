@@ -2,18 +2,15 @@
 
 use std::path::Path;
 
-use ridgepoint::input::{Keys, Log, did_you_mean};
-use ridgepoint::unstable::efficiency::ENGINES;
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Hardware, Model, Options, Result};
+use ridgepoint::input::{Log, did_you_mean};
+use ridgepoint::{Error, Hardware, Model, Options, Result};
 use ridgepoint_replay::server_config::ServerConfig;
 use serde_json::{Map, Value};
 
-use crate::body::{ORIGIN, taken};
+use crate::body::ORIGIN;
 use crate::problem::Problem;
-use ridgepoint_lab::served::{both, engine_of};
-
-/// Keys that say how steps are predicted.
-pub const PREDICTION_KEYS: [&str; 4] = ["efficiency", "correction", "engine", "engine_version"];
+use ridgepoint_lab::prediction::{Prediction, prediction_arguments};
+use ridgepoint_lab::served::both;
 
 /// Name of a model that a request describes, as the command's is the path of its file.
 const OWN_MODEL: &str = "config.json";
@@ -52,7 +49,7 @@ impl ServerKeys {
     /// All problems of the keys; a model or GPU that is unknown or at fault.
     pub fn find(&self, data_dir: Option<&Path>, of_route: &[&str]) -> std::result::Result<Found, Problem> {
         let mut map = self.0.clone();
-        let prediction = taken(&mut map, &PREDICTION_KEYS);
+        let prediction = prediction_arguments().taken(&mut map);
         let model = named_in_place(&mut map, "model", OWN_MODEL);
         let hardware = named_in_place(&mut map, "hardware", OWN_HARDWARE);
         let read = both(options(&prediction, data_dir), ServerConfig::from_values(ORIGIN, &map));
@@ -88,7 +85,7 @@ fn named_in_place(map: &mut Map<String, Value>, key: &str, name: &str) -> Option
 /// A better text for the problem of a key that is close to one of the route's own.
 fn misspelt(problem: &str, of_route: &[&str]) -> Option<String> {
     let (key, _) = problem.split_once(" is not a known key: known are")?;
-    let hint = did_you_mean(key, of_route.iter().chain(&PREDICTION_KEYS).copied())?;
+    let hint = did_you_mean(key, of_route.iter().copied().chain(prediction_arguments().modelled_names()))?;
     Some(format!("{key} is not a known key: {hint}"))
 }
 
@@ -117,36 +114,14 @@ fn own_hardware(figures: &Value, data_dir: Option<&Path>) -> Result<Hardware> {
 /// Reads how steps are predicted. Corrections are those that are built in: names are never paths.
 pub fn options(prediction: &Map<String, Value>, data_dir: Option<&Path>) -> Result<Options> {
     let log = Log::default();
-    let keys = Keys::of_map("", prediction, &log);
-    let efficiency = keys.read("efficiency", "tables or ideal", |value| match value.as_str()? {
-        "tables" => Some(EfficiencyMode::Tables),
-        "ideal" => Some(EfficiencyMode::Ideal),
-        _ => None,
+    let given = prediction_arguments().read("", prediction, &log);
+    let keys = given.keys(&log);
+    keys.read("correction", "auto, global or none", |value| {
+        matches!(value.as_str()?, "auto" | "global" | "none").then_some(())
     });
-    let correction = keys.read("correction", "auto, global or none", |value| match value.as_str()? {
-        "auto" => Some(CorrectionChoice::Auto),
-        "global" => Some(CorrectionChoice::Global),
-        "none" => Some(CorrectionChoice::None),
-        _ => None,
-    });
-    let version = keys.text("engine_version");
-    let name = keys.read("engine", format_args!("one of {}", ENGINES.join(", ")), |value| {
-        let name = value.as_str()?;
-        ENGINES.into_iter().find(|known| *known == name)
-    });
-    let engine = engine_of(name.unwrap_or("vllm"), version);
-    if engine.is_none() {
-        keys.problem("engine_version", "must be a version such as 0.24 or 0.24.0");
-    }
-    keys.finish();
-    let options = Options {
-        efficiency: efficiency.unwrap_or_default(),
-        correction: correction.unwrap_or_default(),
-        engine: engine.unwrap_or_default(),
-        data_dir: data_dir.map(Path::to_owned),
-        ..Options::default()
-    };
-    Ok(log.finish(ORIGIN, Some(options))?.0)
+    drop(keys);
+    log.finish(ORIGIN, Some(()))?;
+    Ok(Prediction::options(&given, data_dir))
 }
 
 #[cfg(test)]

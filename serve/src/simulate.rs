@@ -8,15 +8,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
-use ridgepoint::input::{Keys, Log, NumberRange};
+use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::input::{Keys, Log};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint_replay::workload::{
-    KeptContents, Load, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, OpenedLoad, Stoppable,
-    check_block_memory, check_memory,
+    GeneratedLoad, KeptContents, Load, OpenedLoad, Stoppable, check_block_memory, check_memory, load_arguments,
 };
 use ridgepoint_replay::{KvWatch, Observer};
 use schemars::JsonSchema;
@@ -24,51 +24,45 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::app::{App, RequestLimits};
-use crate::body::{ORIGIN, taken};
+use crate::body::ORIGIN;
 use crate::jobs::Stop;
 use crate::problem::Problem;
 use crate::series::{Series, Timeline};
 use crate::server_keys::{ServerKeys, text_bytes};
 use crate::{answer, body};
 use ridgepoint_lab::served::{Served, served};
-use ridgepoint_lab::simulate::{Details, FewerTiers, GeneratedLoad, NOISE, Noise, ROUNDS, Server, Simulation};
+use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, Server, Simulation};
 
-/// Keys of the route beside those of the server. The other names are those that the command's flags have.
-pub const KEYS: [&str; 21] = [
-    "request_rate",
-    "concurrency",
-    "requests",
-    "profile",
-    "num_requests",
-    "input_len",
-    "output_len",
-    "burstiness",
-    "turns",
-    "num_sessions",
-    "prefix_len",
-    "think_time_s",
-    "seed",
-    "noise",
-    "series",
-    "kv_metrics",
-    "max_concurrency",
-    "random_input_len",
-    "random_output_len",
-    "random_prefix_len",
-    "num_prompts",
+/// How a load is replayed, beyond what the command's flags of a load say.
+static REPLAY_ARGUMENTS: &[Argument] = &[
+    Argument::new(
+        "noise",
+        Section::Prediction,
+        "Standard deviation of the logarithm of a random factor on each step's time, or that of the correction",
+        Kind::Own(noise),
+    )
+    .must_be(NOISE)
+    .engines(Engines::ALL),
+    Argument::new("series", Section::Load, "Add quantiles of latencies and the queue over time", Kind::Switch)
+        .engines(Engines::ALL),
+    Argument::new(
+        "kv_metrics",
+        Section::Load,
+        "Add KV metrics: lives of blocks, hits by tier and prefix group, and the price of hashing and looking up",
+        Kind::Switch,
+    )
+    .engines(Engines::ALL),
 ];
 
-/// Keys that only a load without a list or profile has.
-const GENERATED: [&str; 8] =
-    ["num_requests", "input_len", "output_len", "burstiness", "turns", "num_sessions", "prefix_len", "think_time_s"];
+/// The arguments of the route beyond those of the server. No file is read here, so that a list of requests has one format.
+pub fn arguments() -> Rows {
+    load_arguments().without_rows(&["requests_format"]).with(REPLAY_ARGUMENTS)
+}
 
-const ALIASES: &[(&str, &str)] = &[
-    ("max_concurrency", "concurrency"),
-    ("random_input_len", "input_len"),
-    ("random_output_len", "output_len"),
-    ("random_prefix_len", "prefix_len"),
-    ("num_prompts", "num_requests"),
-];
+fn noise(value: &Value) -> Option<Value> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Noise::parse(&text).map(|_| text.into())
+}
 
 /// Bytes of a step model with its lookup tables, which end at sizes of their own: 2 to 4 MiB were seen.
 const TABLES_BYTES: usize = 4 << 20;
@@ -100,7 +94,7 @@ pub async fn simulate(
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let body::Json { mut map, reservation, .. } = body::json(&app, limits, request).await?;
-    let own = taken(&mut map, &KEYS);
+    let own = arguments().taken(&mut map);
     let server = Arc::new(ServerKeys::new(map));
     let build = || {
         let (server, data_dir) = (Arc::clone(&server), app.data_dir.clone());
@@ -121,7 +115,7 @@ pub async fn simulate(
 }
 
 fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable, usize), Problem> {
-    let found = keys.find(data_dir, &KEYS)?;
+    let found = keys.find(data_dir, &arguments().modelled_names())?;
     let mut notes = found.notes;
     let (Served { model, hardware, deployment, steps }, engine) =
         served(found.server, found.model, found.hardware, &found.options, &mut notes)?;
@@ -205,33 +199,30 @@ enum RequestedLoad {
 impl SimulateRequest {
     fn read(own: &Map<String, Value>) -> Result<Self, Problem> {
         let log = Log::default();
-        let keys = Keys::of_map("", own, &log).with_aliases(ALIASES);
-        let given: Vec<&str> =
+        let given = arguments().read("", own, &log);
+        let keys = given.keys(&log);
+        let sources: Vec<&str> =
             ["request_rate", "concurrency", "requests", "profile"].into_iter().filter(|key| keys.has(key)).collect();
-        let load = match given.as_slice() {
-            ["request_rate"] | ["concurrency"] => generated(&keys).map(RequestedLoad::Generated),
-            [file] => {
-                for key in GENERATED {
-                    keys.refuse(key, format_args!("has no place beside {file}, which has its own"));
-                }
-                described(&keys, file)
+        let load = match sources.as_slice() {
+            ["request_rate"] | ["concurrency"] => {
+                Some(RequestedLoad::Generated(Load::Generated(GeneratedLoad::from_given(&given))))
             }
+            [file] => described(&keys, file),
             _ => {
-                let found = if given.is_empty() { "no load".to_owned() } else { given.join(" and ") };
+                let found = if sources.is_empty() { "no load".to_owned() } else { sources.join(" and ") };
                 log.problem(format!("{found}: give one of request_rate, concurrency, requests and profile"));
-                keys.ignore(&GENERATED);
                 None
             }
         };
-        let seed = keys.whole("seed", 0..=u64::MAX).unwrap_or(0);
-        let noise = keys.read("noise", NOISE, |value| match value {
-            Value::String(text) => Noise::parse(text),
-            number => number.as_f64().and_then(|_| Noise::parse(&number.to_string())),
-        });
-        let [series, kv_metrics] = ["series", "kv_metrics"].map(|key| keys.flag(key).unwrap_or(false));
-        keys.finish();
+        drop(keys);
         let (load, _) = log.finish(ORIGIN, load)?;
-        Ok(SimulateRequest { load, seed, noise, series, kv_metrics })
+        Ok(SimulateRequest {
+            load,
+            seed: given.get("seed").unwrap_or(0),
+            noise: given.get::<String>("noise").and_then(|text| Noise::parse(&text)),
+            series: given.get("series").unwrap_or(false),
+            kv_metrics: given.get("kv_metrics").unwrap_or(false),
+        })
     }
 
     fn open(&self, replicas: u32, fits: &dyn Fn(u64) -> ridgepoint::Result<()>) -> ridgepoint::Result<OpenedLoad> {
@@ -245,38 +236,6 @@ impl SimulateRequest {
             }
         }
     }
-}
-
-/// Requests of equal lengths or sessions of equal turns, at random times or as others finish.
-fn generated(keys: &Keys<'_>) -> Option<Load> {
-    let request_rate = keys.number("request_rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
-    let most = |requests: u64| u32::try_from(requests).unwrap_or(u32::MAX);
-    let concurrency = keys.whole("concurrency", 1..=most(MAX_REQUESTS / ROUNDS));
-    let number = |key| keys.whole(key, 1..=most(MAX_REQUESTS));
-    let [num_requests, num_sessions] = ["num_requests", "num_sessions"].map(number);
-    let burstiness = keys.number("burstiness", NumberRange::above_zero(1000.0, "1 is Poisson"));
-    let turns = keys.whole("turns", 1..=u32::MAX);
-    let prefix_len = keys.whole("prefix_len", 0..=MAX_TOKENS);
-    let think_time_s = keys.number("think_time_s", NumberRange::from_zero(MAX_DURATION_S, "s"));
-    keys.require(&["input_len", "output_len"]);
-    let [input_len, output_len] = ["input_len", "output_len"].map(|key| keys.whole(key, 1..=MAX_TOKENS));
-    if keys.has("concurrency") {
-        keys.refuse("burstiness", "has no place beside concurrency, which sends a request when another one finishes");
-    }
-    match keys.has("turns") {
-        true => keys.refuse("num_requests", "has no place beside turns: give num_sessions"),
-        false => {
-            for key in ["num_sessions", "think_time_s"] {
-                keys.refuse(key, "is of sessions: give turns");
-            }
-        }
-    }
-    if keys.has("request_rate") {
-        keys.require(if keys.has("turns") { &["num_sessions"] } else { &["num_requests"] });
-    }
-    let (input_len, output_len) = (Some(input_len?), Some(output_len?));
-    let lengths = GeneratedLoad { input_len, output_len, prefix_len, turns, think_time_s, ..Default::default() };
-    Some(GeneratedLoad { request_rate, concurrency, num_requests, burstiness, num_sessions, ..lengths }.load())
 }
 
 /// The text of a file that a body holds as JSON.

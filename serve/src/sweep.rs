@@ -14,10 +14,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::app::{App, RequestLimits};
-use crate::body::{ORIGIN, taken};
+use crate::body::ORIGIN;
 use crate::problem::Problem;
-use crate::server_keys::{PREDICTION_KEYS, options};
+use crate::server_keys::options;
 use crate::{answer, body};
+use ridgepoint_lab::prediction::prediction_arguments;
 use ridgepoint_lab::served::both;
 
 /// Most configurations of a request; a larger grid is for the command, which saves its rows.
@@ -57,7 +58,7 @@ pub async fn sweep(
 }
 
 fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
-    let prediction = taken(&mut map, &PREDICTION_KEYS);
+    let prediction = prediction_arguments().taken(&mut map);
     let limits = GridLimits { configurations: MOST_CONFIGURATIONS, names_only: true };
     let grid = Grid::from_keys(ORIGIN, &Value::Object(map), limits);
     let (options, grid) = both(options(&prediction, data_dir), grid)?;

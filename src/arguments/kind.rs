@@ -28,6 +28,8 @@ pub enum Kind {
     Own(fn(&Value) -> Option<Value>),
     /// An object or its JSON, whose keys a function reads; the function records faults by itself.
     Object(fn(&Keys<'_>, &'static str) -> Option<Value>),
+    /// The path of a file, or what such a file has as JSON; its reader judges it.
+    File,
     /// Anything: it has no influence, or its reader judges it.
     Any,
 }
@@ -55,7 +57,7 @@ impl Kind {
             },
             Kind::Own(read) => read(value),
             Kind::Object(_) => object_or_text(value).map(Value::Object),
-            Kind::Any => Some(value.clone()),
+            Kind::File | Kind::Any => Some(value.clone()),
         }
     }
 
@@ -97,6 +99,7 @@ impl Kind {
             Kind::Wholes => "a list of whole numbers, each at least 1".to_owned(),
             Kind::WholeOrAuto(min, max) => format!("a whole number from {min} to {max}, or auto"),
             Kind::Object(_) => "an object or its JSON".to_owned(),
+            Kind::File => "the path of a file".to_owned(),
             Kind::Own(_) | Kind::Any => "another value".to_owned(),
         }
     }
@@ -110,6 +113,7 @@ impl Kind {
             Kind::WholeOrAuto(..) => "N|auto",
             Kind::Name(_) | Kind::Text | Kind::Own(_) | Kind::Any => "VALUE",
             Kind::Object(_) => "JSON",
+            Kind::File => "FILE",
         }
     }
 
@@ -138,6 +142,7 @@ impl Kind {
             }
             Kind::Own(_) => json!({"type": ["string", "number", "boolean"]}),
             Kind::Object(_) => json!({"type": ["object", "string"]}),
+            Kind::File => json!({"type": ["string", "object", "array"]}),
             Kind::Any => json!({}),
         }
     }

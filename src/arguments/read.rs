@@ -68,6 +68,32 @@ impl Rows {
         Rows { rows }
     }
 
+    /// Adds a list of rows.
+    #[must_use]
+    pub fn with(mut self, rows: &'static [Argument]) -> Self {
+        self.rows.extend(rows);
+        self
+    }
+
+    /// Leaves out the rows of these names.
+    #[must_use]
+    pub fn without_rows(mut self, names: &[&str]) -> Self {
+        self.rows.retain(|row| !names.contains(&row.name));
+        self
+    }
+
+    /// Moves the entries that name one of the rows out of an object.
+    pub fn taken(&self, map: &mut Map<String, Value>) -> Map<String, Value> {
+        let (taken, rest) = std::mem::take(map).into_iter().partition(|(key, _)| self.name_of(key).is_some());
+        *map = rest;
+        taken
+    }
+
+    /// Returns the names of the rows that are modelled.
+    pub fn modelled_names(&self) -> Vec<&'static str> {
+        self.rows.iter().filter(|row| row.standing == Standing::Modelled).map(|row| row.name).collect()
+    }
+
     /// Returns the rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &'static Argument> {
         self.rows.iter().copied()
@@ -226,11 +252,11 @@ impl Rows {
     fn report_unknown(&self, path: &str, unknown: &[String], log: &Log) {
         let (no_keys, prefix) = (Map::new(), Log::default());
         let keys = Keys::of_map(path, &no_keys, &prefix);
-        let modelled = || self.rows.iter().filter(|row| row.standing == Standing::Modelled).map(|row| row.name);
+        let modelled = self.modelled_names();
         for (at, name) in unknown.iter().enumerate() {
             // The problems beyond these are counted, not shown.
-            let hint = if at < MAX_PROBLEMS { did_you_mean(name, modelled()) } else { None };
-            let hint = hint.unwrap_or_else(|| format!("known are {}", modelled().collect::<Vec<_>>().join(", ")));
+            let hint = if at < MAX_PROBLEMS { did_you_mean(name, modelled.iter().copied()) } else { None };
+            let hint = hint.unwrap_or_else(|| format!("known are {}", modelled.join(", ")));
             log.problem_of(keys.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }
     }

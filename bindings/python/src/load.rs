@@ -2,12 +2,14 @@
 
 use pyo3::PyResult;
 use ridgepoint::Result;
+use ridgepoint::input::Log;
 use ridgepoint_replay::workload;
-use ridgepoint_replay::workload::{FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
-use serde::Deserialize;
-use serde_json::Value;
+use ridgepoint_replay::workload::{
+    FixedList, GeneratedLoad, OpenedLoad, ReplicaShare, WorkloadRequest, load_arguments,
+};
+use serde_json::{Map, Value};
 
-use crate::fault::{RidgepointError, from_json};
+use crate::fault::{from_json, raised};
 
 /// A load as the classes of `_loads.py` describe it.
 #[derive(Debug)]
@@ -24,12 +26,23 @@ impl Load {
     /// # Errors
     /// `RidgepointError` if a kind, key or value is unknown.
     pub fn parse(json: &str) -> PyResult<Self> {
-        let load: Value = from_json("load", json)?;
-        if load["kind"] == "request_arrays" {
-            return Ok(Load::Columns);
+        let mut load: Map<String, Value> = from_json("load", json)?;
+        let kind = load.remove("kind");
+        let path = || load.get("path").and_then(Value::as_str).unwrap_or_default().into();
+        match kind.as_ref().and_then(Value::as_str) {
+            Some("request_arrays") => Ok(Load::Columns),
+            Some("profile") => Ok(Load::Described(workload::Load::Profile { path: path() })),
+            Some("request_file") => {
+                let format = load.get("format").and_then(Value::as_str).map(str::parse).transpose().map_err(raised)?;
+                Ok(Load::Described(workload::Load::RequestFile { path: path(), format }))
+            }
+            _ => {
+                let log = Log::default();
+                let given = load_arguments().read("", &load, &log);
+                log.finish("load", Some(())).map_err(raised)?;
+                Ok(Load::Described(workload::Load::Generated(GeneratedLoad::from_given(&given))))
+            }
         }
-        let load = workload::Load::deserialize(load);
-        load.map(Load::Described).map_err(|error| RidgepointError::new_err(format!("load: {error}")))
     }
 }
 

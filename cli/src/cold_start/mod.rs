@@ -87,7 +87,7 @@ pub fn run(args: &ColdStartArgs, common: &Common) -> Result<Outcome<ColdStartRep
     let opened = args.start.rates(args.fitted.as_deref(), &served.model, &served.hardware)?;
     let mut warnings = served.steps.notes();
     warnings.extend(opened.notes);
-    let options = args.step_model.prediction.options(common);
+    let options = args.step_model.prediction.options(common)?;
     let (rates, fit) = fitted(&logs, &served, &options, opened.rates, opened.fitted, &mut warnings)?;
     if let (Some(out), Some(fit)) = (&args.out, &fit) {
         outputs.write(out, Kind::StartRates, &fit.fitted.to_toml_string()?)?;

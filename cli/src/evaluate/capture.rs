@@ -75,7 +75,7 @@ pub struct Capture {
 pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Failure> {
     let mut plots = args.plot.prepare("capture", common)?;
     let outputs = &mut plots.outputs;
-    let mut options = args.prediction.options(common);
+    let mut options = args.prediction.options(common)?;
     if !args.fit_from.is_empty() {
         options.correction = CorrectionChoice::None;
     }

@@ -50,6 +50,6 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<PredictedStep>
         Some(path) => Batch::read(path)?,
         None => Batch::of_items("the command line", [&*args.prefill, &args.decode].concat())?,
     };
-    let efficiency = args.step_model.prediction.efficiency;
+    let efficiency = args.step_model.prediction.options(common)?.efficiency;
     Ok(Outcome::of(PredictedStep::new(Arc::new(served), efficiency, &batch, args.explain)?))
 }

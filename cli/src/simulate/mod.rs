@@ -64,14 +64,15 @@ fn noise(text: &str) -> Result<Noise, String> {
 /// # Errors
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
+    let wanted = args.load.read()?;
     let mut outputs = Outputs::new(common, args.output.force);
-    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
+    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common)?, &mut outputs)?;
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
     let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) };
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
-    let open = || args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits);
+    let open = || wanted.load.open_if(wanted.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
     check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
@@ -99,7 +100,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         latency: &latency,
         fitted: fitted.as_ref(),
         noise_sigma,
-        seed: args.load.seed,
+        seed: wanted.seed,
         cold: cold.as_ref(),
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
@@ -128,7 +129,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         .map(|(cold, held)| cold::report(cold, held, has_sessions))
         .transpose()?;
     let of = Replayed {
-        bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
+        bench: wanted.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
             model: &model.name,
             gpu: &hardware.name,

@@ -67,7 +67,7 @@ pub enum Swept {
 pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
     let grid = Grid::read(&args.grid)?;
-    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common))?;
+    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common)?)?;
     let mut outputs = Outputs::new(common, args.force);
     outputs.reads(sweep.inputs());
     sweep.check_memory(args.threads.into(), args.memory.max_memory_gib)?;

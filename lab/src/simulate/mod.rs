@@ -1,9 +1,8 @@
-//! A load replayed on a server, and its report. `load` and `noise` read what is replayed, `report` replays it, `details` adds the parts
+//! A load replayed on a server, and its report. `noise` reads by how much steps scatter, `report` replays the load, `details` adds the parts
 //! that some loads and servers alone have: `sessions`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
 
 mod details;
 mod disk;
-mod load;
 mod noise;
 mod offload;
 mod report;
@@ -13,7 +12,6 @@ mod tiers;
 
 pub use details::Details;
 pub use disk::DiskReport;
-pub use load::{GeneratedLoad, ROUNDS};
 pub use noise::{NOISE, Noise, OF_CORRECTION};
 pub use offload::OffloadReport;
 pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};

@@ -134,7 +134,7 @@ impl Grid {
                 "server.kv_transfers = {path} names a file, and no files are read here: give its object"
             ));
         }
-        let load_points = combinations(&load_axes, |map| loads.point(Keys::of_map("load", map, &log)));
+        let load_points = combinations(&load_axes, |map| loads.point(map, &log));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
         if let (Source::Profile(profile), Some(size)) = (&loads.source, replicated) {
             log.problem(format!(

@@ -4,55 +4,16 @@ use std::sync::Arc;
 use ridgepoint::Result;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::RequestFile;
-use ridgepoint_replay::workload::{
-    ArrivalPattern, ClosedLoop, GeneratedSessions, NormalLengths, OpenLoop, ReplicaShare, RequestShape, SessionShape,
-    SessionStarts, Summary, Workload,
-};
+use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Summary, Workload};
 
 /// One load of a grid. With limits and neither rate nor concurrency, the highest rate is searched; without limits, the requests of a
-/// file are sent at the times that it has.
+/// file are sent at the times that it has, or scaled to the rate. Rate and concurrency are those of the whole server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadPoint {
-    /// Rate over the whole server, requests/s.
-    pub rate_per_s: Option<f64>,
-    /// Requests in flight over the whole server.
-    pub concurrency: Option<u32>,
-    /// Shape of the gamma distribution of gaps; 1 is Poisson.
-    pub burstiness: f64,
-    /// Lengths of prompt and output; `None` for the requests of a file.
-    pub lengths: Option<(NormalLengths, NormalLengths)>,
-    /// Number of requests, or of sessions if there is a session; `None` for the requests of a file.
-    pub num_requests: Option<u64>,
-    /// The turns of sessions, if requests continue each other or share a prefix. Rate and concurrency are then those of sessions.
-    pub session: Option<SessionPoint>,
+    /// Its numbers; lengths and counts are absent for the requests of a file.
+    pub generated: GeneratedLoad,
     /// Seed of arrival times and lengths.
     pub seed: u64,
-}
-
-/// What generated sessions have beside lengths.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SessionPoint {
-    /// Turns of each session.
-    pub turns: u32,
-    /// Tokens that all prompts begin with.
-    pub prefix_len_tokens: u32,
-    /// Mean time between two turns, s.
-    pub think_time_s: f64,
-}
-
-impl LoadPoint {
-    /// The turns of the sessions.
-    fn shape(&self) -> Option<SessionShape> {
-        let (SessionPoint { turns, prefix_len_tokens, think_time_s }, (input, output)) =
-            self.session.zip(self.lengths)?;
-        Some(SessionShape { turns, prefix_len: prefix_len_tokens, input, output, think_time_s })
-    }
-
-    /// The number of generated requests.
-    fn num_generated(&self) -> u64 {
-        let turns = self.session.map_or(1, |session| u64::from(session.turns));
-        self.num_requests.unwrap_or(0).saturating_mul(turns)
-    }
 }
 
 /// Where the requests of all loads of a grid come from.
@@ -79,7 +40,7 @@ impl Source {
     /// The number of requests of a load, without drawing them.
     pub(super) fn num_requests(&self, load: &LoadPoint) -> u64 {
         match self {
-            Source::Generated => load.num_generated(),
+            Source::Generated => load.generated.total_requests(),
             Source::Requests(file) => file.list().num_requests(),
             Source::Profile(profile) => profile.num_requests(),
         }
@@ -106,7 +67,10 @@ impl Source {
         share: ReplicaShare,
     ) -> Result<Box<dyn Workload>> {
         match self {
-            Source::Generated => generated(load, rate_per_s, share),
+            Source::Generated => {
+                let request_rate = rate_per_s.or(load.generated.request_rate);
+                Ok(GeneratedLoad { request_rate, ..load.generated }.workload(share, load.seed)?)
+            }
             Source::Requests(file) => {
                 let list = file.list();
                 let stretch = rate_per_s.zip(list.mean_rate_per_s()).map(|(rate, own)| own / rate);
@@ -131,12 +95,13 @@ impl Source {
             Source::Requests(file) => file.summary(),
             Source::Profile(profile) => profile.summary(load.seed),
         };
-        if let Some(session) = load.session {
+        let GeneratedLoad { turns, prefix_len, .. } = load.generated;
+        if load.generated.has_sessions() {
             // Each turn has the turns before it.
             let of_turn = summary.mean_input_tokens + summary.mean_output_tokens;
             summary.mean_input_tokens +=
-                f64::from(session.prefix_len_tokens) + of_turn * f64::from(session.turns) / 2.0;
-            summary.sessions = usize::try_from(load.num_requests.unwrap_or(0)).ok();
+                f64::from(prefix_len.unwrap_or(0)) + of_turn * f64::from(turns.unwrap_or(1)) / 2.0;
+            summary.sessions = usize::try_from(load.generated.count()).ok();
         }
         summary
     }
@@ -145,36 +110,13 @@ impl Source {
     pub fn shape(&self, load: &LoadPoint) -> (f64, f64, u64) {
         let summary = match self {
             Source::Generated => {
-                let mean = |of: Option<NormalLengths>| of.map_or(0.0, |of| of.mean);
-                let (input, output) = load.lengths.unzip();
-                return (mean(input), mean(output), load.num_generated());
+                let GeneratedLoad { input_len, output_len, .. } = load.generated;
+                let [input, output] = [input_len, output_len].map(|of| of.map_or(0.0, |of| of.mean));
+                return (input, output, load.generated.total_requests());
             }
             Source::Requests(file) => file.summary(),
             Source::Profile(profile) => profile.summary(load.seed),
         };
         (summary.mean_input_tokens, summary.mean_output_tokens, summary.requests as u64)
     }
-}
-
-fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> Result<Box<dyn Workload>> {
-    let (input, output) = load.lengths.unwrap_or((NormalLengths::fixed(1), NormalLengths::fixed(1)));
-    if let Some(shape) = load.shape() {
-        let starts = match load.concurrency {
-            Some(concurrency) => SessionStarts::Concurrency(share.concurrency(concurrency)),
-            None => SessionStarts::Rate {
-                pattern: ArrivalPattern::of_burstiness(load.burstiness),
-                per_s: share.rate_per_s(rate_per_s.unwrap_or(1.0)),
-            },
-        };
-        let num_sessions = share.requests(load.num_requests.unwrap_or(1));
-        return Ok(Box::new(GeneratedSessions::new(starts, num_sessions, shape, load.seed)?.workload()));
-    }
-    let shape = RequestShape::drawn(input, output, load.seed);
-    let num_requests = share.requests(load.num_requests.unwrap_or(1));
-    if let Some(concurrency) = load.concurrency {
-        return Ok(Box::new(ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?));
-    }
-    let pattern = ArrivalPattern::of_burstiness(load.burstiness);
-    let rate_per_s = share.rate_per_s(rate_per_s.unwrap_or(1.0));
-    Ok(Box::new(OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?))
 }

@@ -8,7 +8,7 @@ use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
 };
-use ridgepoint_replay::workload::{ReplicaShare, Stoppable, lockstep};
+use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
 use ridgepoint_replay::{EngineConfig, Metrics, Observer, SpreadSampler, replay};
 
 use super::capacity::highest_holding;
@@ -69,7 +69,9 @@ impl Point<'_> {
             Source::Requests(file) if self.grid.slo.is_none() => file.list().mean_rate_per_s(),
             _ => None,
         };
-        let concurrency = load.concurrency.map(u64::from);
+        let concurrency = load.generated.concurrency.map(u64::from);
+        let GeneratedLoad { turns, prefix_len, think_time_s, .. } = load.generated;
+        let is_session = turns.is_some() || prefix_len.is_some();
         let is_open = matches!(source, Source::Generated) && concurrency.is_none();
         let mut row = Row {
             configuration: index as u64,
@@ -97,12 +99,12 @@ impl Point<'_> {
             generation_config: deployment.generation_config,
             cpu_offload_gb: deployment.cpu_offload_gb,
             load: source.path().unwrap_or("generated").to_owned(),
-            burstiness: is_open.then_some(load.burstiness),
+            burstiness: is_open.then_some(load.generated.burstiness.unwrap_or(1.0)),
             concurrency,
             num_requests,
-            turns: load.session.map(|of| u64::from(of.turns)),
-            prefix_len_tokens: load.session.map(|of| u64::from(of.prefix_len_tokens)),
-            think_time_s: load.session.map(|of| of.think_time_s),
+            turns: is_session.then_some(u64::from(turns.unwrap_or(1))),
+            prefix_len_tokens: is_session.then_some(u64::from(prefix_len.unwrap_or(0))),
+            think_time_s: is_session.then_some(think_time_s.unwrap_or(0.0)),
             input_len_tokens,
             output_len_tokens,
             seed: load.seed,
@@ -111,7 +113,7 @@ impl Point<'_> {
             version: BUILD.to_owned(),
             ..Row::default()
         };
-        row.set_rate(load.rate_per_s.or(recorded_rate_per_s));
+        row.set_rate(load.generated.request_rate.or(recorded_rate_per_s));
         row
     }
 
@@ -137,19 +139,21 @@ impl Point<'_> {
         let replayed = |rate_per_s| self.replayed(row, latency, &engine.config, rate_per_s);
         *row = match &self.grid.slo {
             Some(slo) => self.capacity(slo, |rate_per_s| replayed(Some(rate_per_s)))?,
-            None => replayed(load.rate_per_s)?,
+            None => replayed(load.generated.request_rate)?,
         };
         Ok(())
     }
 
     /// Remarks on how the load is shared out and sent.
     fn load_notes(&self) -> Vec<String> {
-        let load = &self.configuration.load.value;
-        let mut notes: Vec<String> = self.share().note(load.rate_per_s, load.concurrency).into_iter().collect();
-        notes.extend(load.concurrency.zip(load.lengths).and_then(|(in_flight, (input, output))| {
-            let think_time_s = load.session.map_or(0.0, |session| session.think_time_s);
-            lockstep(self.share().concurrency(in_flight), [&input, &output], think_time_s)
-        }));
+        let load = &self.configuration.load.value.generated;
+        let mut notes: Vec<String> = self.share().note(load.request_rate, load.concurrency).into_iter().collect();
+        notes.extend(load.concurrency.zip(load.input_len.zip(load.output_len)).and_then(
+            |(in_flight, (input, output))| {
+                let think_time_s = load.think_time_s.unwrap_or(0.0);
+                lockstep(self.share().concurrency(in_flight), [&input, &output], think_time_s)
+            },
+        ));
         notes
     }
 

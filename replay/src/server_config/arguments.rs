@@ -120,7 +120,7 @@ static CACHE_ARGUMENTS: &[Argument] = &[
         .must_be("native: LMCache is not modelled"),
     Argument::new("kv_transfer_config", Section::Scheduler, "vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks, offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec", Kind::Any)
         .value("JSON"),
-    Argument::new("kv_transfers", Section::Scheduler, "File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it", Kind::Any)
+    Argument::new("kv_transfers", Section::Scheduler, "File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it", Kind::File)
         .value("FILE")
         .default("a copy takes 20 µs, and its bytes at 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it"),
 ];

@@ -60,7 +60,7 @@ const FILES: &[(&str, &str)] = &[OF_PROFILE, OF_REQUESTS];
 
 /// Where requests come from that are not generated, and the seed of what is random.
 static SOURCE_ARGUMENTS: &[Argument] = &[
-    Argument::new("profile", Section::Load, "Load profile of the load generator inference-perf (YAML or JSON)", Kind::Any)
+    Argument::new("profile", Section::Load, "Load profile of the load generator inference-perf (YAML or JSON)", Kind::File)
         .engines(Engines::ALL)
         .value("FILE")
         .excludes(&[("requests", "a load has one of them")]),
@@ -68,7 +68,7 @@ static SOURCE_ARGUMENTS: &[Argument] = &[
         "requests",
         Section::Load,
         "List of requests: csv or jsonl with arrival, input and output length, a published trace, or the turns of sessions (with session_id)",
-        Kind::Any,
+        Kind::File,
     )
     .engines(Engines::ALL)
     .value("FILE"),
@@ -177,12 +177,7 @@ impl GeneratedLoad {
     ///
     /// # Errors
     /// Those of [`GeneratedLoad::workload`] and of `check`; a load with both or neither of `request_rate` and `concurrency`.
-    pub(super) fn open(
-        &self,
-        seed: u64,
-        share: ReplicaShare,
-        check: &dyn Fn(u64) -> Result<()>,
-    ) -> Result<OpenedLoad> {
+    pub(super) fn open(&self, seed: u64, share: ReplicaShare, check: &dyn Fn(u64) -> Result<()>) -> Result<OpenedLoad> {
         let one = "requests are sent at a rate (request_rate), or a fixed number of them is in flight (concurrency): give one";
         if self.request_rate.is_some() == self.concurrency.is_some() {
             return Err(Error::invalid("load", vec![one.to_owned()]));

@@ -19,16 +19,13 @@ use bodies::{Measured, server_body};
 use ridgepoint_lab::hardware_report::HardwareReport;
 use ridgepoint_lab::model_report::ModelReport;
 
-/// Makes the schema of the keys of a server.
-pub type ServerKeysSchema = fn(&mut SchemaGenerator) -> Schema;
-
 /// The description of the API.
-pub fn document(server_keys: ServerKeysSchema) -> Value {
+pub fn document() -> Value {
     let mut types = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .for_serialize()
         .into_generator();
-    let paths = paths(&mut types, server_keys);
+    let paths = paths(&mut types);
     let mut schemas = Value::Object(types.take_definitions(true));
     shorten(&mut schemas);
     json!({
@@ -51,7 +48,7 @@ pub fn document(server_keys: ServerKeysSchema) -> Value {
     })
 }
 
-fn paths(types: &mut SchemaGenerator, server_keys: ServerKeysSchema) -> Map<String, Value> {
+fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let (error, health) = (error(types), answer::<Health>(types));
     let healthz = json!({
         "operationId": "healthz", "summary": "Whether the server answers", "security": [{}], "responses": {"200": health},
@@ -84,15 +81,16 @@ fn paths(types: &mut SchemaGenerator, server_keys: ServerKeysSchema) -> Map<Stri
     let text = "Measured runs of public servers with predictions beside";
     let measured = reading::<Measured>(types, "measured", text, None);
 
-    let body = server_body::<bodies::Step>(types, server_keys, step);
+    let own = bodies::properties::<bodies::Step>(types);
+    let body = server_body(own, step);
     let text = "Predict the time of one step, operator by operator";
     let step = computing::<StepReport<'static>>(types, "predictStep", text, &body);
-    let body = server_body::<bodies::Load>(types, server_keys, load);
+    let body = server_body(load_keys(), load);
     let load = computing::<SimulationAnswer>(types, "simulate", "Replay a load on a server", &body);
     let body = bodies::sweep_body(types);
     let text = "Replay a grid of servers and loads, or find the highest rate of each server that meets limits";
     let grid = computing::<SweepAnswer>(types, "sweep", text, &body);
-    let body = server_body::<bodies::Nothing>(types, server_keys, server);
+    let body = server_body(Map::new(), server);
     let text = "The memory equation of a server, also of one that does not fit";
     let capacity = computing::<KvCapacityAnswer>(types, "kvCapacity", text, &body);
     let paths = [
@@ -111,6 +109,26 @@ fn paths(types: &mut SchemaGenerator, server_keys: ServerKeysSchema) -> Map<Stri
         ("/v1/kv-capacity", "post", capacity),
     ];
     paths.into_iter().map(|(path, method, operation)| (path.to_owned(), json!({ method: operation }))).collect()
+}
+
+/// The keys of a load. A list of requests and a profile are given in place.
+fn load_keys() -> Map<String, Value> {
+    let mut keys = bodies::schemas(&crate::simulate::arguments());
+    for (name, kind, description) in [
+        ("requests", "array", "Requests with their times and lengths, as in a list of requests."),
+        ("profile", "object", "A load profile of inference-perf."),
+    ] {
+        let items = json!({"type": "object"});
+        let schema = if kind == "array" {
+            json!({"type": [kind, "null"], "items": items})
+        } else {
+            json!({"type": [kind, "null"]})
+        };
+        let Value::Object(mut schema) = schema else { continue };
+        schema.insert("description".to_owned(), description.into());
+        keys.insert(name.to_owned(), Value::Object(schema));
+    }
+    keys
 }
 
 /// Describes a GET route. `name` is the description and an example of the name in its path, if it has one.

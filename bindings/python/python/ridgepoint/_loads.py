@@ -120,20 +120,17 @@ def described(load: Load) -> Described:
         case RequestFile(path, format):
             return _json("request_file", path=os.fspath(path), format=format)
         case ClosedLoop(concurrency, input_len, output_len, num_requests):
-            concurrency = whole_number("concurrency", concurrency)
             return _json(
                 "closed_loop",
-                concurrency=concurrency,
+                concurrency=whole_number("concurrency", concurrency),
                 input_len=whole_number("input_len", input_len),
                 output_len=whole_number("output_len", output_len),
-                num_requests=whole_number(
-                    "num_requests", 10 * concurrency if num_requests is None else num_requests, most=2**63
-                ),
+                num_requests=None if num_requests is None else whole_number("num_requests", num_requests, most=2**63),
             )
         case OpenLoop(request_rate, input_len, output_len, num_requests, burstiness):
             return _json(
                 "open_loop",
-                requests_per_s=real_number("request_rate", request_rate),
+                request_rate=real_number("request_rate", request_rate),
                 input_len=whole_number("input_len", input_len),
                 output_len=whole_number("output_len", output_len),
                 num_requests=whole_number("num_requests", num_requests, most=2**63),
@@ -150,16 +147,11 @@ def described(load: Load) -> Described:
 
 def _sessions(of: Sessions) -> Described:
     concurrency = None if of.concurrency is None else whole_number("concurrency", of.concurrency)
-    num_sessions = of.num_sessions
-    if num_sessions is None:
-        if concurrency is None:
-            raise RidgepointError("num_sessions is missing: it has a default with concurrency alone")
-        num_sessions = 10 * concurrency
     return _json(
         "sessions",
-        sessions_per_s=None if of.request_rate is None else real_number("request_rate", of.request_rate),
+        request_rate=None if of.request_rate is None else real_number("request_rate", of.request_rate),
         concurrency=concurrency,
-        num_sessions=whole_number("num_sessions", num_sessions, most=2**63),
+        num_sessions=None if of.num_sessions is None else whole_number("num_sessions", of.num_sessions, most=2**63),
         turns=whole_number("turns", of.turns),
         prefix_len=whole_number("prefix_len", of.prefix_len),
         input_len=whole_number("input_len", of.input_len),

@@ -1,0 +1,182 @@
+//! Flags of arguments: one for each row of the schema, with its names, help, default and kind.
+
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use ridgepoint::arguments::{Argument, Kind, Section, Standing};
+use serde_json::{Map, Value};
+
+/// Arguments of which a load has one.
+const SOURCES: [&str; 4] = ["profile", "requests", "concurrency", "request_rate"];
+
+/// A set of rows that a subcommand has flags for.
+pub trait FlagRows {
+    /// The rows, in the order of the help.
+    fn rows() -> Vec<&'static Argument>;
+}
+
+/// The flags of a set of rows: what was given, under the names of the rows.
+#[derive(Debug, Clone)]
+pub struct Flags<R> {
+    /// The values as the command line has them, for the reader of arguments.
+    pub given: Map<String, Value>,
+    rows: PhantomData<R>,
+}
+
+impl<R: FlagRows> clap::Args for Flags<R> {
+    fn augment_args(command: Command) -> Command {
+        R::rows().into_iter().fold(command, add)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<R: FlagRows> clap::FromArgMatches for Flags<R> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |row: &Argument| Some((row.name.to_owned(), given(row, matches)?));
+        let given = R::rows().into_iter().filter_map(value).collect();
+        Ok(Flags { given, rows: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The heading of a section in help.
+pub const fn heading(section: Section) -> &'static str {
+    match section {
+        Section::Server => "Server",
+        Section::Deployment => "Deployment (vLLM's engine arguments)",
+        Section::Scheduler => "Scheduler and KV cache (vLLM's engine arguments)",
+        Section::Prediction => "Prediction",
+        Section::Load => "Load (one of --profile, --requests, --concurrency, --request-rate)",
+    }
+}
+
+/// A name of an argument as a flag.
+fn flag(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// Adds the flag of a row, and the `--no-` form of a switch.
+fn add(command: Command, row: &'static Argument) -> Command {
+    let default = if row.default.is_empty() { String::new() } else { format!(" [default: {}]", row.default) };
+    let mut argument = Arg::new(row.name)
+        .long(flag(row.name))
+        .help(format!("{}{default}", row.help))
+        .help_heading(heading(row.section))
+        .hide(row.standing != Standing::Modelled)
+        .visible_aliases(row.aliases.iter().map(|name| flag(name)))
+        .conflicts_with_all(row.excludes.iter().map(|(other, _)| *other));
+    if row.name.contains('_') {
+        argument = argument.alias(row.name);
+    }
+    let mut command = command;
+    for (alternatives, _) in row.needs {
+        let rivals = |name: &&&str| !(SOURCES.contains(&row.name) && SOURCES.contains(*name));
+        let possible: Vec<&str> = alternatives.iter().filter(rivals).copied().collect();
+        let group = format!("{} needs {}", row.name, possible.join(" or "));
+        command = command.group(ArgGroup::new(group.clone()).args(possible).multiple(true));
+        argument = argument.requires(group);
+    }
+    if matches!(row.kind, Kind::Switch) {
+        let opposite = format!("no_{}", row.name);
+        let switch = argument
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(value_parser!(bool))
+            .hide_possible_values(true)
+            .overrides_with(opposite.clone());
+        let off = Arg::new(opposite.clone())
+            .long(flag(&opposite))
+            .alias(opposite)
+            .help(format!("The opposite of --{}", flag(row.name)))
+            .help_heading(heading(row.section))
+            .hide(row.section != Section::Scheduler)
+            .action(ArgAction::SetTrue)
+            .overrides_with(row.name);
+        return command.arg(switch).arg(off);
+    }
+    let several = if matches!(row.kind, Kind::Wholes) { argument.num_args(1..) } else { argument };
+    command.arg(several.value_name(row.value_name).allow_negative_numbers(true).value_parser(parser(row)))
+}
+
+/// Reads the text of a flag. Files are told from names by the type of their parser.
+fn parser(row: &'static Argument) -> ValueParser {
+    match row.kind {
+        Kind::File => value_parser!(PathBuf).into(),
+        Kind::Name(names) => {
+            PossibleValuesParser::new(names.iter().copied()).map(|name: String| Value::from(name)).into()
+        }
+        // The numbers of a load stand on no other source, so that a wrong one is wrong usage.
+        kind if row.section == Section::Load => ValueParser::from(move |text: &str| {
+            let value = kind.read_text(text)?;
+            kind.value_of(&value).map(|_| value).ok_or_else(|| format!("must be {}", row.expected()))
+        }),
+        kind => ValueParser::from(move |text: &str| kind.read_text(text)),
+    }
+}
+
+/// The value of a row's flag.
+fn given(row: &Argument, matches: &ArgMatches) -> Option<Value> {
+    match row.kind {
+        Kind::Switch => {
+            let is_off = matches.get_flag(&format!("no_{}", row.name));
+            matches.get_one::<bool>(row.name).map(|on| Value::Bool(*on)).or(is_off.then_some(Value::Bool(false)))
+        }
+        Kind::File => matches.get_one::<PathBuf>(row.name).map(|path| path.display().to_string().into()),
+        Kind::Wholes => {
+            let texts: Vec<&str> = matches.get_many::<Value>(row.name)?.filter_map(Value::as_str).collect();
+            Some(texts.join(",").into())
+        }
+        _ => matches.get_one::<Value>(row.name).cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Rows of the server that a subcommand may have.
+    struct Server;
+
+    impl FlagRows for Server {
+        fn rows() -> Vec<&'static Argument> {
+            ridgepoint_replay::server_config::server_arguments().iter().filter(|row| row.is_flag).collect()
+        }
+    }
+
+    fn read(line: &str) -> Result<Map<String, Value>, clap::Error> {
+        let command = Flags::<Server>::augment_args(Command::new("test"));
+        let matches = command.try_get_matches_from(std::iter::once("test").chain(line.split_whitespace()))?;
+        Ok(Flags::<Server>::from_arg_matches(&matches)?.given)
+    }
+
+    #[test]
+    fn a_flag_is_spelled_as_the_engine_spells_it() {
+        let expected = json!({"tensor_parallel_size": 2, "enforce_eager": false, "max_model_len": "32k"});
+        for line in [
+            "--tensor-parallel-size 2 --no-enforce-eager --max-model-len 32k",
+            "--tp 2 --enforce-eager=false --max_model_len=32k",
+            "--tensor_parallel_size=2 --enforce-eager --no-enforce-eager --max-model-len 32k",
+        ] {
+            assert_eq!(Value::Object(read(line).expect(line)), expected, "{line}");
+        }
+        assert!(read("--tensor-parallel-size two").is_err());
+        assert!(read("--scheduling-policy lifo").is_err());
+        assert_eq!(
+            Value::Object(read("--cudagraph-capture-sizes 1,2 4").unwrap()),
+            json!({"cudagraph_capture_sizes": "1,2,4"})
+        );
+    }
+}
