@@ -190,17 +190,17 @@ def test_results_are_frames_and_tables(steps: StepModel) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
-    "rate": (lambda s: simulate(s, OpenLoop(-1.0, 10, 10, 10)), RidgepointError, "rate = -1.0 must be above 0"),
+    "rate": (lambda s: simulate(s, OpenLoop(-1.0, 10, 10, 10)), RidgepointError, "request_rate = -1.0 must be a number above 0"),
     "no rate": (lambda s: simulate(s, OpenLoop(float("nan"), 10, 10, 10)), RidgepointError, "request_rate = nan must be"),
     "no turns": (lambda s: simulate(s, Sessions(0, 5, 5, concurrency=1)), RidgepointError, "turns = 0"),
     "sessions": (lambda s: simulate(s, Sessions(2, 5, 5, 9)), RidgepointError, "a rate .* or a fixed number .*: give one"),
-    "how many": (lambda s: simulate(s, Sessions(2, 5, 5, request_rate=1.0)), RidgepointError, "num_sessions is missing"),
+    "how many": (lambda s: simulate(s, Sessions(2, 5, 5, request_rate=1.0)), RidgepointError, "request_rate = 1.0 needs num_requests or num_sessions"),
     "bursts": (
         lambda s: simulate(s, Sessions(2, 5, 5, concurrency=1, burstiness=0.5)),
         RidgepointError,
         "burstiness = 0.5 has no place beside concurrency",
     ),
-    "lengths": (lambda s: simulate(s, ClosedLoop(2, 0, 0)), RidgepointError, "input length = 0.*output length = 0"),
+    "lengths": (lambda s: simulate(s, ClosedLoop(2, 0, 0)), RidgepointError, "input_len = 0.*output_len = 0"),
     "negative": (lambda s: simulate(s, ClosedLoop(-2, 5, 5)), RidgepointError, "concurrency = -2"),
     "half": (lambda s: simulate(s, ClosedLoop(2, 5.5, 5)), TypeError, "input_len = 5.5"),  # type: ignore[arg-type]
     "load": (lambda s: simulate(s, "profile.yaml"), TypeError, "'profile.yaml' must be a Profile"),  # type: ignore[arg-type]

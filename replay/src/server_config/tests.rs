@@ -4,6 +4,7 @@
 use ridgepoint::ErrorKind;
 
 use super::*;
+use crate::SchedulingPolicy;
 
 const SERVER: &str = "model: llama-3.1-8b\nhardware: H100\n";
 
