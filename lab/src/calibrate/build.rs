@@ -64,7 +64,7 @@ fn by<'a>(
 /// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
 /// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
-/// gets the trees' estimate, moved by a share ([`CalibratedFamily::neighbour_share`]) of the difference between the cells around it and their own
+/// gets the trees' estimate, moved by the family's neighbour share of the difference between the cells around it and their own
 /// estimates.
 ///
 /// # Errors
