@@ -14,7 +14,7 @@ pub mod efficiency {
     pub mod curve {
         pub use crate::efficiency::collective_curve::CollectiveCurve;
         pub use crate::efficiency::curve::{
-            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance, mean_attention,
+            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, expert_layer_distance, mean_attention,
             stand_in_weight,
         };
     }

@@ -15,7 +15,7 @@ pub(super) struct Rank {
 }
 
 /// Place of a request in the queue.
-pub(super) type Turn = (i64, Rank);
+pub(super) type QueueOrder = (i64, Rank);
 
 /// Last turn of requests that wait for a load of KV blocks. They come before all others.
 const LAST_ASIDE: i64 = i64::MIN / 2;
@@ -24,7 +24,7 @@ const LAST_ASIDE: i64 = i64::MIN / 2;
 #[derive(Debug)]
 pub(super) struct Waiting {
     policy: SchedulingPolicy,
-    pub(super) queue: BTreeMap<Turn, u32>,
+    pub(super) queue: BTreeMap<QueueOrder, u32>,
     first_turn: i64,
     last_turn: i64,
     next_aside: i64,
@@ -36,7 +36,7 @@ impl Waiting {
     }
 
     /// The first request, or the first one behind those that were passed over.
-    pub(super) fn after(&self, passed: Option<Turn>) -> Option<(Turn, u32)> {
+    pub(super) fn after(&self, passed: Option<QueueOrder>) -> Option<(QueueOrder, u32)> {
         let found = match passed {
             None => self.queue.first_key_value(),
             Some(turn) => self.queue.range((Bound::Excluded(turn), Bound::Unbounded)).next(),
@@ -44,12 +44,12 @@ impl Waiting {
         found.map(|(turn, slot)| (*turn, *slot))
     }
 
-    pub(super) fn take(&mut self, turn: Turn) {
+    pub(super) fn take(&mut self, turn: QueueOrder) {
         self.queue.remove(&turn);
     }
 
     /// Moves a request that cannot run yet to the end of those that are asked before all others. vLLM keeps them in a queue of their own.
-    pub(super) fn set_aside(&mut self, turn: Turn) {
+    pub(super) fn set_aside(&mut self, turn: QueueOrder) {
         if self.policy == SchedulingPolicy::Fcfs
             && turn.0 > LAST_ASIDE
             && let Some(slot) = self.queue.remove(&turn)

@@ -271,7 +271,13 @@ mod tests {
                     ran.await.is_ok()
                 })
             };
-            let running = start(1, "running", Box::new(move || drop(wait.recv())));
+            let running = start(
+                1,
+                "running",
+                Box::new(move || {
+                    let _ = wait.recv();
+                }),
+            );
             while jobs.running_and_queued() != (1, 0) {
                 tokio::task::yield_now().await;
             }

@@ -255,7 +255,8 @@ impl Rows {
         let modelled = self.modelled_names();
         for (at, name) in unknown.iter().enumerate() {
             // The problems beyond these are counted, not shown.
-            let hint = if at < MAX_PROBLEMS { did_you_mean(name, modelled.iter().copied()) } else { None };
+            let hint =
+                if at < MAX_PROBLEMS { did_you_mean(name, modelled.iter().copied()) } else { Some(String::new()) };
             let hint = hint.unwrap_or_else(|| format!("known are {}", modelled.join(", ")));
             log.problem_of(keys.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }

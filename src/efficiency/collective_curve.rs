@@ -2,7 +2,7 @@
 
 use super::chip::Chip;
 use super::collective_model::ExchangeModel;
-use super::curve::{Curve, Timed};
+use super::curve::{ResidualCurve, SourcedTime};
 use super::provenance::Provenance;
 use super::series::Series;
 use super::series_key::CallShape;
@@ -11,7 +11,7 @@ use crate::physics::communication::{Collective, ExchangeShape, all_reduce_sent_b
 /// A collective over a fixed number of ranks.
 #[derive(Debug, Clone)]
 pub struct CollectiveCurve {
-    curve: Curve,
+    curve: ResidualCurve,
     /// The collective over its ranks, or over the most that were measured.
     shape: ExchangeShape,
     /// Ranks beyond the measured ones.
@@ -31,7 +31,7 @@ impl CollectiveCurve {
     /// Returns the curve of an engine's own all-reduce over `gpus` ranks.
     pub fn all_reduce(series: &Series, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let shape = ExchangeShape::all_reduce(0.0, gpus);
-        CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond: None }
+        CollectiveCurve { curve: ResidualCurve::new(series, &[gpus], chip, at_best), shape, beyond: None }
     }
 
     /// Returns the curve of a collective of NCCL over `gpus` ranks.
@@ -45,7 +45,7 @@ impl CollectiveCurve {
         });
         let gpus = if beyond.is_some() { measured } else { gpus };
         let shape = ExchangeShape { collective, message_bytes: 0.0, gpus };
-        CollectiveCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape, beyond }
+        CollectiveCurve { curve: ResidualCurve::new(series, &[gpus], chip, at_best), shape, beyond }
     }
 
     /// The most ranks that were measured, if the collective has more.
@@ -54,7 +54,7 @@ impl CollectiveCurve {
     }
 
     /// Time for a message, counted as [`ExchangeShape`] does.
-    pub fn time(&self, message_bytes: f64) -> Timed {
+    pub fn time(&self, message_bytes: f64) -> SourcedTime {
         let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio);
         let shape = ExchangeShape { message_bytes, ..self.shape };
         // The models of both differ in their coefficients alone.

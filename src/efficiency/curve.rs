@@ -19,23 +19,23 @@ use crate::physics::projection::GemmShape;
 use crate::physics::{Shape, StateHeads, StateShape};
 
 /// A time and its provenance.
-pub type Timed = (f64, Provenance);
+pub type SourcedTime = (f64, Provenance);
 
 /// Kernel-model coefficients and the residuals that are left to look up.
 #[derive(Debug, Clone)]
-pub(super) struct Curve {
+pub(super) struct ResidualCurve {
     pub(super) coefficients: Vec<f64>,
     pub(super) chip: Chip,
     pub(super) residuals: Grid,
     at_best: Provenance,
 }
 
-impl Curve {
+impl ResidualCurve {
     /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, clamped or borrowed: a series
     /// of a similar kernel is clamped, one of another GPU borrowed.
     pub(super) fn new(series: &Series, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let (residuals, provenance) = series.grid.slice(leading);
-        Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
+        ResidualCurve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
     }
 
     /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
@@ -44,18 +44,18 @@ impl Curve {
     }
 
     /// Time of a call of a shape, never below the roofline bound.
-    pub(super) fn timed(&self, shape: &CallShape, point: &[f64]) -> Timed {
+    pub(super) fn timed(&self, shape: &CallShape, point: &[f64]) -> SourcedTime {
         let (time_us, provenance) = self.unbounded(shape, point);
         (time_us.max(shape.bound_us(&self.chip)), provenance)
     }
 
-    /// [`Curve::timed`] that may be below the roofline bound.
-    fn unbounded(&self, shape: &CallShape, point: &[f64]) -> Timed {
+    /// [`ResidualCurve::timed`] that may be below the roofline bound.
+    fn unbounded(&self, shape: &CallShape, point: &[f64]) -> SourcedTime {
         self.with_residual(shape.time_us(&self.coefficients, &self.chip), point)
     }
 
     /// A modelled time with the residual of a point.
-    fn with_residual(&self, modelled_us: f64, point: &[f64]) -> Timed {
+    fn with_residual(&self, modelled_us: f64, point: &[f64]) -> SourcedTime {
         let (residual, provenance) = self.residuals.lookup(point);
         (modelled_us * residual.exp(), self.at_best.max(provenance))
     }
@@ -64,7 +64,7 @@ impl Curve {
 /// A projection of fixed n and k, or a batch of them.
 #[derive(Debug, Clone)]
 pub struct GemmCurve {
-    curve: Curve,
+    curve: ResidualCurve,
     rows: GemmRows,
 }
 
@@ -81,11 +81,11 @@ impl GemmCurve {
 
     fn sliced(series: &Series, leading: &[f64], shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        GemmCurve { curve: Curve::new(series, leading, chip, at_best), rows }
+        GemmCurve { curve: ResidualCurve::new(series, leading, chip, at_best), rows }
     }
 
     /// Time for `m` rows.
-    pub fn time(&self, m: f64) -> Timed {
+    pub fn time(&self, m: f64) -> SourcedTime {
         let (time_us, provenance) = self.curve.with_residual(self.rows.time_us(m), &[m]);
         (time_us.max(self.rows.bound_us(m)), provenance)
     }
@@ -94,7 +94,7 @@ impl GemmCurve {
 /// Decode attention of fixed heads.
 #[derive(Debug, Clone)]
 pub struct DecodeCurve {
-    pub(super) curve: Curve,
+    pub(super) curve: ResidualCurve,
     /// KV heads over the most KV heads of the table: the kernel spreads (request, KV head) pairs, so that more heads act like
     /// more requests.
     pub(super) batch_factor: f64,
@@ -111,7 +111,7 @@ impl DecodeCurve {
         let measured = kv_heads.min(most);
         let head_size = AttentionKey::of(&series.key).map(|key| key.head_size);
         DecodeCurve {
-            curve: Curve::new(series, &[measured, group], chip, at_best),
+            curve: ResidualCurve::new(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
             is_latent: matches!(head_size, Some(HeadSize::Latent | HeadSize::Sparse)),
             beyond: if matches!(head_size, Some(HeadSize::Sparse | HeadSize::Indexer)) { 1.0 } else { 0.0 },
@@ -124,13 +124,13 @@ impl DecodeCurve {
     }
 
     /// Time of a call of decodes with `kv_tokens` keys together.
-    pub fn time_of(&self, heads: &AttentionHeads, num_requests: u64, kv_tokens: u64) -> Timed {
+    pub fn time_of(&self, heads: &AttentionHeads, num_requests: u64, kv_tokens: u64) -> SourcedTime {
         let (requests, keys) = (num_requests as f64, kv_tokens as f64);
         self.time(&mean_attention(requests, requests, keys, keys, heads))
     }
 
     /// Returns the time of a call by the mean lengths of its requests.
-    pub fn time(&self, shape: &AttentionShape) -> Timed {
+    pub fn time(&self, shape: &AttentionShape) -> SourcedTime {
         let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
         self.curve.timed(&CallShape::Decode(self.seen(shape)), &at)
     }
@@ -154,7 +154,7 @@ impl DecodeCurve {
 /// Prefill attention of fixed heads.
 #[derive(Debug, Clone)]
 pub struct PrefillCurve {
-    pub(super) curve: Curve,
+    pub(super) curve: ResidualCurve,
     pub(super) windowed: bool,
     /// Decode attention of the same heads; `None` for latent attention, whose chunks run other kernels than its decodes.
     pub(super) decode: Option<DecodeCurve>,
@@ -164,7 +164,7 @@ impl PrefillCurve {
     /// Slices at the heads of the rank.
     pub fn new(series: &Series, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let windowed = AttentionKey::of(&series.key).is_some_and(|key| key.window.is_some());
-        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, at_best), windowed, decode: None }
+        PrefillCurve { curve: ResidualCurve::new(series, &[kv_heads, group], chip, at_best), windowed, decode: None }
     }
 
     /// The same with the decode attention of its heads.
@@ -181,7 +181,7 @@ impl PrefillCurve {
         (query_tokens, mean_query_tokens): (u64, f64),
         pairs: f64,
         kv_tokens: u64,
-    ) -> Timed {
+    ) -> SourcedTime {
         let query_tokens = query_tokens as f64;
         let shape = mean_attention(query_tokens / mean_query_tokens, query_tokens, pairs, kv_tokens as f64, heads);
         self.time(&shape, num_requests as f64, heads.window.size())
@@ -190,7 +190,7 @@ impl PrefillCurve {
     /// Time for `requests` chunks alike in the mean. Measured prompts have no cached keys, so a chunk takes the time of a prompt of its
     /// own tokens, and what its cached keys add: as much as they add to a decode, or the time of their query tiles, with the
     /// residual of the prompt that has as many visible keys per query. Such a time is interpolated at best.
-    pub fn time(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Timed {
+    pub fn time(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> SourcedTime {
         let (own_us, provenance) = self.own(shape);
         let bound_us = self.curve.chip.bound_us(shape.work());
         match self.cached(shape, requests, window) {
@@ -202,20 +202,20 @@ impl PrefillCurve {
     }
 
     /// Time over the keys of the chunks themselves, which may be below the roofline bound.
-    pub(super) fn own(&self, shape: &AttentionShape) -> Timed {
+    pub(super) fn own(&self, shape: &AttentionShape) -> SourcedTime {
         let own = AttentionShape { visible: own_visible(shape), keys: shape.keys.min(shape.query), ..*shape };
         self.curve.unbounded(&CallShape::Prefill(own), &[own.query, self.prompts(own.batch)])
     }
 
     /// Time that cached keys add; `None` without any.
-    fn cached(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Option<Timed> {
+    fn cached(&self, shape: &AttentionShape, requests: f64, window: Option<u64>) -> Option<SourcedTime> {
         let AttentionShape { batch, query, visible, keys, heads } = *shape;
         let cached_keys = batch * (keys - query).max(0.0);
         if cached_keys < 0.5 {
             return None;
         }
         let prompt = if self.windowed { query } else { (2.0 * visible - 1.0).max(query) };
-        let Curve { coefficients, chip, .. } = &self.curve;
+        let ResidualCurve { coefficients, chip, .. } = &self.curve;
         let tile_us_per_key = PrefillModel::tile_us_per_key(coefficients, &heads, chip) / chip.sm_count;
         let cached_pairs = batch * query * (visible - own_visible(shape));
         let tiled_keys = tiled_keys(cached_pairs, cached_keys, heads.group);
@@ -243,7 +243,7 @@ fn own_visible(shape: &AttentionShape) -> f64 {
 #[derive(Debug, Clone)]
 pub struct MoeCurve {
     /// One entry per nearby series: its curve, its weight in the mean, and the factor on tokens that loads its experts alike.
-    curves: Vec<(Curve, f64, f64)>,
+    curves: Vec<(ResidualCurve, f64, f64)>,
     shape: MoeShape,
 }
 
@@ -255,14 +255,14 @@ impl MoeCurve {
             .iter()
             .map(|(key, series, weight, at_best)| {
                 let tokens = load * key.num_experts as f64 / key.top_k as f64;
-                (Curve::new(series, &[tp, ep], chip, *at_best), *weight, tokens)
+                (ResidualCurve::new(series, &[tp, ep], chip, *at_best), *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
     }
 
     /// Time for `tokens` before routing.
-    pub fn time(&self, tokens: f64) -> Timed {
+    pub fn time(&self, tokens: f64) -> SourcedTime {
         let shape = MoeShape { tokens, ..self.shape };
         let mut log_time = 0.0;
         let mut total = 0.0;
@@ -280,7 +280,7 @@ impl MoeCurve {
 /// A kernel of layers with a state, of fixed heads.
 #[derive(Debug, Clone)]
 pub struct StateCurve {
-    curve: Curve,
+    curve: ResidualCurve,
     /// Heads that the kernel is looked up with; `None` for those of the call.
     heads: Option<StateHeads>,
 }
@@ -288,7 +288,7 @@ pub struct StateCurve {
 impl StateCurve {
     /// Slices at the heads of the rank.
     pub fn new(series: &Series, key_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
-        StateCurve { curve: Curve::new(series, &[key_heads, group], chip, at_best), heads: None }
+        StateCurve { curve: ResidualCurve::new(series, &[key_heads, group], chip, at_best), heads: None }
     }
 
     /// The same, whose calls are looked up with other `heads` of as much work.
@@ -297,7 +297,7 @@ impl StateCurve {
     }
 
     /// Returns the time of a call by the mean lengths of its requests.
-    pub fn time(&self, shape: &StateShape) -> Timed {
+    pub fn time(&self, shape: &StateShape) -> SourcedTime {
         let shape = StateShape { heads: self.heads.unwrap_or(shape.heads), ..*shape };
         self.curve.timed(&CallShape::State(shape), &[shape.tokens / shape.requests, shape.requests])
     }

@@ -9,7 +9,7 @@ use crate::physics::AttentionHeads;
 use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
 use super::chip::ramp;
-use super::curve::{Curve, PrefillCurve, mean_attention};
+use super::curve::{PrefillCurve, ResidualCurve, mean_attention};
 use super::grid::Place;
 use super::kernel_model::{CachedKeys, PrefillModel, QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
@@ -95,7 +95,7 @@ impl Chunks {
 impl FastPrefill {
     /// Tabulates `curve` for `heads`.
     pub fn new(curve: &PrefillCurve, heads: &AttentionHeads) -> Self {
-        let PrefillCurve { curve: Curve { coefficients: c, chip, residuals: grid, .. }, windowed, .. } = curve;
+        let PrefillCurve { curve: ResidualCurve { coefficients: c, chip, residuals: grid, .. }, windowed, .. } = curve;
         let coefficient = |index: usize| c.get(index).copied().unwrap_or(0.0);
         let ends = |axis: usize| (grid.axes[axis][0], grid.axes[axis][grid.axes[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));

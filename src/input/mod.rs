@@ -4,6 +4,7 @@
 mod file_kind;
 mod files;
 mod keys;
+mod log;
 mod names;
 mod not_text;
 mod number_range;
@@ -14,7 +15,8 @@ mod text;
 pub use file_kind::{FileKind, Limit};
 pub(crate) use files::embedded;
 pub use files::files_in;
-pub use keys::{Keys, Log, MAX_PROBLEMS, check, contradiction, other_names, whole_text};
+pub use keys::{Keys, contradiction, other_names, whole_text};
+pub use log::{Log, MAX_PROBLEMS, check};
 pub use names::did_you_mean;
 pub(crate) use names::{near_matches, normalise};
 pub use number_range::NumberRange;

@@ -152,7 +152,7 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
         let whole = Keys::of_map("hf_quant_config", map, log);
         whole.section("quantization").unwrap_or(whole)
     });
-    Ok(Reading { name, model_type, family, outer, text, is_nested }.model(hf.as_ref()))
+    Ok(ConfigReader { name, model_type, family, outer, text, is_nested }.model(hf.as_ref()))
 }
 
 /// The keys of the language model, with the sizes that the family's configuration class supplies for absent ones.
@@ -166,7 +166,7 @@ fn with_defaults(text: &Keys<'_>, family: &Family) -> Map<String, Value> {
 }
 
 /// A configuration of a supported family, while it is read.
-struct Reading<'a> {
+struct ConfigReader<'a> {
     name: &'a str,
     model_type: &'a str,
     family: &'static Family,
@@ -175,7 +175,7 @@ struct Reading<'a> {
     is_nested: bool,
 }
 
-impl Reading<'_> {
+impl ConfigReader<'_> {
     fn model(&self, hf: Option<&Keys<'_>>) -> Model {
         let text = &self.text;
         let dtype = self.dtype();

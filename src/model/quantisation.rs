@@ -43,9 +43,9 @@ impl Quantisation {
     /// do, because exporters write it last. A scale per output channel has a group of `hidden_size`.
     pub(super) fn read(config: Option<&Keys<'_>>, hf: Option<&Keys<'_>>, hidden_size: u64) -> Self {
         let channel = u32::try_from(hidden_size).unwrap_or(u32::MAX);
-        let from_config = config.map(|section| Reading { section, channel }.method());
+        let from_config = config.map(|section| SectionReader { section, channel }.method());
         let Some(hf) = hf else { return from_config.unwrap_or_default() };
-        let mut quantisation = Reading { section: hf, channel }.modelopt();
+        let mut quantisation = SectionReader { section: hf, channel }.modelopt();
         if let (Some(config), Some(first)) = (config, from_config) {
             let method = config.text("quant_method").unwrap_or("?");
             if !method.starts_with("modelopt") {
@@ -91,12 +91,12 @@ impl Quantisation {
 }
 
 /// One section being read.
-struct Reading<'a> {
+struct SectionReader<'a> {
     section: &'a Keys<'a>,
     channel: u32,
 }
 
-impl Reading<'_> {
+impl SectionReader<'_> {
     fn method(&self) -> Quantisation {
         match self.section.text("quant_method").unwrap_or("") {
             "fp8" => self.fp8(),

@@ -1,15 +1,15 @@
 //! The prediction of a step: physics gives the operators, efficiency their times, a correction weighs them. Everything that does not
-//! depend on the batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `correction`, `kv_capacity`, `model`,
-//! `hardware`, `deployment`.
+//! depend on the batch is done once, in [`StepModel::new`].
+//!
+//! A step's time has two evaluators. `operators` defines it: the sum over the operators, with its sources and its parts. `fast` caches
+//! that sum in lookup tables for event loops. Read the first to see how a time comes about. Uses `physics`, `efficiency`,
+//! `correction`, `kv_capacity`, `model`, `hardware`, `deployment`.
 
-mod batch;
+mod fast;
 mod host_reads;
 mod launches;
 mod operators;
 mod options;
-mod plain_decodes;
-mod state;
-mod tables;
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,14 +26,13 @@ use crate::model::{Model, OwnSampling, SamplerWork, Window};
 use crate::physics::attention::kv_bytes_per_token;
 use crate::physics::{BatchSums, Kernel, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
-use crate::units::GIB;
+use crate::units::{GIB, real};
 
-pub use batch::StepRequests;
+use fast::{OperatorTables, StepTables};
+pub use fast::{StepRequests, StepState};
 use host_reads::HostReads;
 use launches::Launches;
 pub use options::{CorrectionChoice, Options};
-pub use state::StepState;
-use tables::{OperatorTables, StepTables};
 
 /// Predicts steps of one model on one kind of GPU in one deployment.
 ///
@@ -242,6 +241,20 @@ impl StepModel {
             steps.tables = steps.lookup_tables();
         }
         steps
+    }
+
+    /// Leaves out keys that decodes need not read from memory, as `shared_kv_tokens` of them are read by another request too.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is a count")]
+    fn share(&self, sums: &mut BatchSums, shared_kv_tokens: u64) {
+        if shared_kv_tokens == 0 {
+            return;
+        }
+        for (window, reads) in sums.windows.iter_mut().zip(&self.shared_reads) {
+            if let Some(reads) = reads {
+                let keys = real(window.decode_kv_tokens);
+                window.decode_kv_tokens = (reads.memory_keys(keys, real(shared_kv_tokens)) + 0.5) as u64;
+            }
+        }
     }
 
     fn lookup_tables(&self) -> Option<StepTables> {

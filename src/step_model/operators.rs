@@ -1,4 +1,4 @@
-//! A step operator by operator: the sum that defines a step's time. The lookup tables in `tables` are a cache of it, and a law
+//! A step operator by operator: **this sum defines a step's time**. The lookup tables in `fast` are a cache of it, and a law
 //! compares the two. Uses `physics`, `efficiency`, `correction`, `estimate`.
 
 use std::collections::BTreeMap;

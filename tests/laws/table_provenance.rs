@@ -8,7 +8,9 @@ use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::dtype::WeightFormat;
 use ridgepoint::physics::projection::GemmShape;
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::curve::{CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::unstable::efficiency::curve::{
+    CollectiveCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime,
+};
 use ridgepoint::unstable::efficiency::family::{
     ALL_REDUCE, AllReduceKind, AttentionKey, DECODE, GEMM, HeadSize, KernelFamily, MOE, MoeKey, OfSeries, PREFILL,
     Routing,
@@ -46,7 +48,7 @@ fn series<K: OfSeries>(
 }
 
 /// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
-fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> Timed) {
+fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> SourcedTime) {
     let chip = chip_of(gpu, series);
     let (grid, name) = (&series.grid, series.key.to_string());
     let last = grid.axes.len() - 1;

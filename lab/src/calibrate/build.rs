@@ -22,7 +22,7 @@ const GLITCH_LOG_RATIO: f64 = 0.405;
 
 /// One measured call, placed on the grid of its series.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct CalibrationRow {
     /// Series.
     pub key: SeriesKey,
     /// Coordinates on the series' axes.
@@ -33,7 +33,7 @@ pub struct Row {
     pub source: String,
 }
 
-impl Row {
+impl CalibrationRow {
     /// The shape that was measured.
     pub fn shape(&self) -> CallShape {
         self.key.shape(&self.point)
@@ -46,13 +46,16 @@ impl Row {
 }
 
 /// Groups rows by the name of their series.
-pub fn by_series<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<String, Vec<&'a Row>> {
+pub fn by_series<'a>(rows: impl Iterator<Item = &'a CalibrationRow>) -> BTreeMap<String, Vec<&'a CalibrationRow>> {
     by(rows, SeriesKey::to_string)
 }
 
 /// Groups rows by a name of their key.
-fn by<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&SeriesKey) -> String) -> BTreeMap<String, Vec<&'a Row>> {
-    let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+fn by<'a>(
+    rows: impl Iterator<Item = &'a CalibrationRow>,
+    name: impl Fn(&SeriesKey) -> String,
+) -> BTreeMap<String, Vec<&'a CalibrationRow>> {
+    let mut groups: BTreeMap<String, Vec<&CalibrationRow>> = BTreeMap::new();
     rows.for_each(|row| groups.entry(name(&row.key)).or_default().push(row));
     groups
 }
@@ -61,13 +64,13 @@ fn by<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&SeriesKey) -> Stri
 /// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
 /// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
-/// gets the trees' estimate, moved by a share ([`CalibratedFamily::neighbour_share`]) of the difference between the cells around it and their own
+/// gets the trees' estimate, moved by the family's neighbour share of the difference between the cells around it and their own
 /// estimates.
 ///
 /// # Errors
 /// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format; `ErrorKind::Invalid` for shapes that share so few
 /// sizes that they span no grid.
-pub fn build(of: &CalibratedFamily, rows: &[&Row], hardware: &Hardware) -> Result<Vec<Series>> {
+pub fn build(of: &CalibratedFamily, rows: &[&CalibrationRow], hardware: &Hardware) -> Result<Vec<Series>> {
     let coefficients = coefficients_by_group(of, rows, hardware)?;
     let mut placed: BTreeMap<String, Learnt> = BTreeMap::new();
     for row in rows {
@@ -113,7 +116,7 @@ fn forests(learnt: BTreeMap<String, Learnt>, pull_limit: f64) -> BTreeMap<String
 
 fn coefficients_by_group(
     of: &CalibratedFamily,
-    rows: &[&Row],
+    rows: &[&CalibrationRow],
     hardware: &Hardware,
 ) -> Result<BTreeMap<String, Vec<f64>>> {
     let mut coefficients = BTreeMap::new();
@@ -125,7 +128,7 @@ fn coefficients_by_group(
     Ok(coefficients)
 }
 
-fn empty_grid(of: &CalibratedFamily, key: &SeriesKey, members: &[&Row]) -> Result<Grid> {
+fn empty_grid(of: &CalibratedFamily, key: &SeriesKey, members: &[&CalibrationRow]) -> Result<Grid> {
     let last = of.family.axes.len() - 1;
     let axis = |axis: usize| {
         let values = members.iter().map(|row| row.point[axis]);

@@ -9,11 +9,11 @@ use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::{Series, SeriesDraft, SeriesHeader, Table, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
-use super::build::{Row, build, by_series};
+use super::build::{CalibrationRow, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predicted};
 use super::own_series::{NO_SERIES, own_series};
 use super::repeated::merge_repeated;
-use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
+use super::report::{OperatorReport, Prediction, RowsLeftOut, leave_out};
 use super::rows::FamilyRows;
 
 const ALONE: &str = "not scored: no other row of its series to predict it from";
@@ -45,15 +45,16 @@ impl FamilyRows {
             }
         }
         let (kept, mut left_out) = merge_repeated(&self.rows);
-        let all: Vec<&Row> = kept.iter().collect();
-        let predictions = cross_validate(self.of, &all, &[], hardware, Unit::Row, tick)?;
+        let all: Vec<&CalibrationRow> = kept.iter().collect();
+        let predictions = cross_validate(self.of, &all, &[], hardware, Unit::CalibrationRow, tick)?;
         leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
         let mut report = OperatorReport::new(&predictions, self.of.in_total, BY_FOLDS, left_out);
         if report.total.is_none() {
             return Ok(report);
         }
         let by_lines = cross_validate(self.of, &all, &[], hardware, Unit::Line, tick)?;
-        report.whole_lines_left_out = OperatorReport::new(&by_lines, self.of.in_total, BY_FOLDS, LeftOut::new()).total;
+        report.whole_lines_left_out =
+            OperatorReport::new(&by_lines, self.of.in_total, BY_FOLDS, RowsLeftOut::new()).total;
         let members = by_series(kept.iter());
         let last = self.of.family.axes.len() - 1;
         let draft = |series: Series| {
@@ -102,7 +103,7 @@ impl FamilyRows {
         }
         let own = own_series(self.of.family, hardware, tables)?;
         let mut predictions: Vec<Prediction> = Vec::new();
-        let (mut used, mut only_learnt): (Vec<&Row>, Vec<&Row>) = Default::default();
+        let (mut used, mut only_learnt): (Vec<&CalibrationRow>, Vec<&CalibrationRow>) = Default::default();
         let unmerged = by_series(self.rows.iter());
         let keys: Vec<&SeriesKey> = unmerged.values().filter_map(|rows| Some(&rows.first()?.key)).collect();
         let (kept, mut left_out) = merge_repeated(&self.rows);
@@ -118,11 +119,12 @@ impl FamilyRows {
             let key = &members[0].key;
             let series = tables.of_key(self.of.family, key, &[])?.series;
             let chip = Chip::new(hardware, key.compute_dtype())?;
-            let was_used = |row: &Row| {
+            let was_used = |row: &CalibrationRow| {
                 let cell = series.grid.cell_at(&row.point).filter(|_| !tables.are_borrowed());
                 cell.is_some_and(|offset| series.grid.measured(offset).is_some())
             };
-            let (seen, unseen): (Vec<&Row>, Vec<&Row>) = members.into_iter().partition(|row| was_used(row));
+            let (seen, unseen): (Vec<&CalibrationRow>, Vec<&CalibrationRow>) =
+                members.into_iter().partition(|row| was_used(row));
             predictions.extend(unseen.into_iter().map(|row| predicted(&series, row, &chip)));
             // The header counts repetitions of a shape as rows, so they count here too.
             let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
@@ -134,7 +136,7 @@ impl FamilyRows {
         }
         let rows_unseen = predictions.len();
         if !used.is_empty() {
-            let by_folds = cross_validate(self.of, &used, &only_learnt, hardware, Unit::Row, tick)?;
+            let by_folds = cross_validate(self.of, &used, &only_learnt, hardware, Unit::CalibrationRow, tick)?;
             leave_out(&mut left_out, ALONE, used.len() - by_folds.len());
             predictions.extend(by_folds);
         }

@@ -10,7 +10,7 @@ use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
 
-use super::build::{Row, build, by_series};
+use super::build::{CalibrationRow, build, by_series};
 use super::families::label;
 use super::family::{CalibratedFamily, logs};
 use super::report::Prediction;
@@ -23,7 +23,7 @@ pub const FOLDS: u64 = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Single rows: shapes with measured neighbours on every side.
-    Row,
+    CalibrationRow,
     /// Whole lines along the last axis (all token counts of one n and k, all batches of one length): shapes of a model
     /// that was not measured.
     Line,
@@ -36,15 +36,15 @@ pub enum Unit {
 /// Those of [`build`].
 pub fn cross_validate(
     family: &CalibratedFamily,
-    rows: &[&Row],
-    only_learnt: &[&Row],
+    rows: &[&CalibrationRow],
+    only_learnt: &[&CalibrationRow],
     hardware: &Hardware,
     unit: Unit,
     tick: impl Fn() + Sync,
 ) -> Result<Vec<Prediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
     in_parallel(&|fold| {
-        let of = |is_test: bool| -> Vec<&Row> {
+        let of = |is_test: bool| -> Vec<&CalibrationRow> {
             let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
             chosen.map(|(row, _)| *row).collect()
         };
@@ -64,8 +64,8 @@ fn in_parallel(of_fold: &(dyn Fn(u64) -> Result<Vec<Prediction>> + Sync)) -> Res
 /// Predicts the `test` rows from tables and simpler methods that know the `train` rows.
 fn predict_all(
     family: &CalibratedFamily,
-    train: &[&Row],
-    test: &[&Row],
+    train: &[&CalibrationRow],
+    test: &[&CalibrationRow],
     hardware: &Hardware,
 ) -> Result<Vec<Prediction>> {
     let train_by_series = by_series(train.iter().copied());
@@ -76,7 +76,7 @@ fn predict_all(
         series.grid.fill_gaps();
         let name = series.key.to_string();
         let chip = Chip::new(hardware, series.key.compute_dtype())?;
-        let neighbours: Vec<(Vec<f64>, &Row)> =
+        let neighbours: Vec<(Vec<f64>, &CalibrationRow)> =
             train_by_series.get(&name).into_iter().flatten().map(|row| (logs(&row.point), *row)).collect();
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let by_table = predicted(&series, row, &chip);
@@ -97,7 +97,7 @@ fn predict_all(
 }
 
 /// A row as a series predicts it; the holes of the series must have been filled.
-pub(super) fn predicted(series: &Series, row: &Row, chip: &Chip) -> Prediction {
+pub(super) fn predicted(series: &Series, row: &CalibrationRow, chip: &Chip) -> Prediction {
     Prediction {
         beats_roofline: row.efficiency(chip) > 1.0,
         ..Prediction::new(&row.key.to_string(), label(&row.key), row.time_us, predict(series, &row.point, chip))
@@ -112,7 +112,7 @@ pub fn predict(series: &Series, point: &[f64], chip: &Chip) -> f64 {
 }
 
 /// The median efficiency of each label's rows.
-fn median_efficiencies(rows: &[&Row], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
+fn median_efficiencies(rows: &[&CalibrationRow], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
     let mut efficiencies: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows {
         let chip = Chip::new(hardware, row.key.compute_dtype())?;
@@ -125,7 +125,7 @@ fn medians(groups: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
     groups.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect()
 }
 
-fn nearest<'a>(rows: &[(Vec<f64>, &'a Row)], point: &[f64]) -> Option<&'a Row> {
+fn nearest<'a>(rows: &[(Vec<f64>, &'a CalibrationRow)], point: &[f64]) -> Option<&'a CalibrationRow> {
     let point = logs(point);
     let distance = |of: &[f64]| of.iter().zip(&point).map(|(a, b)| (a - b).abs()).sum::<f64>();
     let all = rows.iter().map(|(of, row)| (distance(of), *row));
@@ -133,7 +133,7 @@ fn nearest<'a>(rows: &[(Vec<f64>, &'a Row)], point: &[f64]) -> Option<&'a Row> {
 }
 
 /// FNV-1a over the series name and the coordinates: the same fold on every machine and in every order of rows.
-fn fold_of(row: &Row, unit: Unit) -> u64 {
+fn fold_of(row: &CalibrationRow, unit: Unit) -> u64 {
     let coordinates = row.point.len() - usize::from(unit == Unit::Line);
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -8,7 +8,7 @@ use ridgepoint::unstable::efficiency::family::FAMILIES;
 use ridgepoint::{Hardware, Result};
 use serde_json::Value;
 
-use super::source::Source;
+use super::source::RowSource;
 
 /// Place of the file in a data directory.
 const PLACE: &str = "bench_data/exclusions.toml";
@@ -97,7 +97,7 @@ impl Exclusions {
 pub(super) struct MeasuredPlace<'a> {
     pub(super) operator: &'a str,
     pub(super) hardware: &'a Hardware,
-    pub(super) source: &'a Source,
+    pub(super) source: &'a RowSource,
     /// Name of the series.
     pub(super) series: &'a str,
     /// Names of the grid's axes, and the coordinates; none for a call that no table holds.
@@ -225,12 +225,12 @@ fn axes_of(operator: &str) -> Option<&'static [&'static str]> {
 mod tests {
     use super::*;
 
-    fn source(engine: &str, kernel: &str) -> Source {
-        Source { engine: engine.to_owned(), is_public: true, kernel: kernel.to_owned(), name: String::new() }
+    fn source(engine: &str, kernel: &str) -> RowSource {
+        RowSource { engine: engine.to_owned(), is_public: true, kernel: kernel.to_owned(), name: String::new() }
     }
 
     /// The reason why the built-in file leaves out a row of experts with so many tokens.
-    fn excluded(gpu: &str, source: &Source, series: &str, tokens: f64) -> Option<(Effect, String)> {
+    fn excluded(gpu: &str, source: &RowSource, series: &str, tokens: f64) -> Option<(Effect, String)> {
         let hardware = Hardware::find(gpu).expect("a built-in GPU");
         let exclusions = Exclusions::find(None).expect("the built-in file");
         let axes: &[&str] = &["moe_tp_size", "moe_ep_size", "num_tokens"];

@@ -8,8 +8,8 @@ use ridgepoint::physics::{OperatorId, OperatorKind, StepPlan};
 use ridgepoint::unstable::efficiency::{Tables, Timer};
 use ridgepoint::{DType, Deployment, EfficiencyMode, Hardware, Model, Request, Result};
 
-use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
-use super::source::Source;
+use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, TOO_LONG, leave_out};
+use super::source::RowSource;
 use crate::measurements::{LatentBlockCall, Timed};
 
 /// Report name of blocks of latent attention.
@@ -50,7 +50,7 @@ pub struct LatentBlock {
 
 impl LatentBlock {
     /// Reads the block of a row. The error says why it cannot be predicted.
-    pub(super) fn new(row: &Timed<LatentBlockCall>, source: &Source) -> std::result::Result<Self, String> {
+    pub(super) fn new(row: &Timed<LatentBlockCall>, source: &RowSource) -> std::result::Result<Self, String> {
         let too_long = |_| TOO_LONG;
         let scheduled = u32::try_from(row.call.num_scheduled_tokens).map_err(too_long)?;
         let computed = u32::try_from(row.call.num_computed_tokens).map_err(too_long)?;
@@ -126,7 +126,7 @@ impl<'a> BlockTimer<'a> {
 pub fn check(blocks: &[LatentBlock], hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
     let shortest_us = shortest_us(blocks);
     let mut timers: BTreeMap<(u64, DType), BlockTimer<'_>> = BTreeMap::new();
-    let (mut predictions, mut left_out) = (Vec::with_capacity(blocks.len()), LeftOut::new());
+    let (mut predictions, mut left_out) = (Vec::with_capacity(blocks.len()), RowsLeftOut::new());
     for block in blocks {
         let label = block.label();
         let floor_us = shortest_us.get(&(label.clone(), block.num_heads)).copied().unwrap_or(0.0);
@@ -172,7 +172,7 @@ mod tests {
             block(16, 50.0, false),
         ];
         let report = check(&latent_blocks, &hardware, &tables).expect("tables");
-        assert_eq!(report.left_out, LeftOut::from([(FLOOR.to_owned(), 3)]));
+        assert_eq!(report.left_out, RowsLeftOut::from([(FLOOR.to_owned(), 3)]));
         assert_eq!(report.total.map(|total| total.rows), Some(2));
     }
 }

@@ -13,8 +13,8 @@ use super::attention_call::{UNEVEN_WINDOW, heads_of};
 use super::families::attention::attention_key;
 use super::families::label;
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, TOO_LONG, leave_out};
-use super::source::Source;
+use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, TOO_LONG, leave_out};
+use super::source::RowSource;
 use crate::measurements::{MixedCall, Timed};
 
 /// A measured call of both kinds.
@@ -30,7 +30,7 @@ pub struct MixedAttention {
 
 impl MixedAttention {
     /// The call of a row; an error is the reason why it cannot be looked up.
-    pub(super) fn new(row: &Timed<MixedCall>, source: &Source) -> std::result::Result<Self, String> {
+    pub(super) fn new(row: &Timed<MixedCall>, source: &RowSource) -> std::result::Result<Self, String> {
         let (call, too_long) = (&row.call, |_| TOO_LONG);
         let key = attention_key(&call.heads, source)?;
         let query = u32::try_from(call.num_scheduled_tokens).map_err(too_long)?;
@@ -65,7 +65,7 @@ pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> 
     }
     let (prefill_series, decode_series) =
         (own_series(&PREFILL, hardware, tables)?, own_series(&DECODE, hardware, tables)?);
-    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
+    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), RowsLeftOut::new());
     for MixedAttention { key, heads, chunks, decodes, time_us } in calls {
         let name = key.to_string();
         if !prefill_series.contains_key(&name) || !decode_series.contains_key(&name) {

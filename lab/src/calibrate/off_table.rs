@@ -6,7 +6,7 @@ use super::families::label;
 use super::latent_block::{self, LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, LeftOut, OperatorReport, Prediction, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
 use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
@@ -201,7 +201,7 @@ impl OffTable {
             Prediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
         let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
-        Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, LeftOut::new()))
+        Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, RowsLeftOut::new()))
     }
 }
 
@@ -217,7 +217,7 @@ fn check_attention(
         return Ok(OperatorReport::default());
     }
     let own = own_series(family, hardware, tables)?;
-    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
+    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), RowsLeftOut::new());
     for AttentionCall { key, heads, shape, time_us: measured_us, .. } in calls {
         if !own.contains_key(&key.to_string()) {
             leave_out(&mut left_out, NO_SERIES, 1);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::build::Row;
-use super::report::{LeftOut, leave_out};
+use super::build::CalibrationRow;
+use super::report::{RowsLeftOut, leave_out};
 use crate::stats::median;
 
 /// Why a row is not kept once its shape was merged.
@@ -11,9 +11,9 @@ const REPEATED: &str = "repeated shape: median kept";
 
 /// Merges the rows of each series and point: one row with the median time and the source of the first, in the order of first
 /// appearance. The rows beyond the first of their shape are counted as left out.
-pub fn merge_repeated(rows: &[Row]) -> (Vec<Row>, LeftOut) {
+pub fn merge_repeated(rows: &[CalibrationRow]) -> (Vec<CalibrationRow>, RowsLeftOut) {
     let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
-    let mut merged: Vec<(&Row, Vec<f64>)> = Vec::with_capacity(rows.len());
+    let mut merged: Vec<(&CalibrationRow, Vec<f64>)> = Vec::with_capacity(rows.len());
     for row in rows {
         let shape = (row.key.to_string(), row.point.iter().map(|value| value.to_bits()).collect());
         let at = *position.entry(shape).or_insert(merged.len());
@@ -22,9 +22,9 @@ pub fn merge_repeated(rows: &[Row]) -> (Vec<Row>, LeftOut) {
             None => merged.push((row, vec![row.time_us])),
         }
     }
-    let mut left_out = LeftOut::new();
+    let mut left_out = RowsLeftOut::new();
     leave_out(&mut left_out, REPEATED, rows.len() - merged.len());
-    let kept = merged.into_iter().map(|(row, times_us)| Row {
+    let kept = merged.into_iter().map(|(row, times_us)| CalibrationRow {
         key: row.key.clone(),
         point: row.point.clone(),
         time_us: median(times_us).unwrap_or(row.time_us),
@@ -39,8 +39,8 @@ mod tests {
     use ridgepoint::dtype::MatmulFormat;
     use ridgepoint::unstable::efficiency::family::SeriesKey;
 
-    fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row {
-        Row { key: SeriesKey::Gemm(key), point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
+    fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> CalibrationRow {
+        CalibrationRow { key: SeriesKey::Gemm(key), point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
     }
 
     #[test]

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::stats::ErrorSummary;
 
 /// Rows left out, by reason.
-pub type LeftOut = BTreeMap<String, usize>;
+pub type RowsLeftOut = BTreeMap<String, usize>;
 
 /// Counts `rows` more rows that are left out for `reason`.
-pub(super) fn leave_out(left_out: &mut LeftOut, reason: &str, rows: usize) {
+pub(super) fn leave_out(left_out: &mut RowsLeftOut, reason: &str, rows: usize) {
     if rows > 0 {
         *left_out.entry(reason.to_owned()).or_default() += rows;
     }
@@ -84,7 +84,7 @@ pub struct OperatorReport {
     pub by_series: BTreeMap<String, ErrorSummary>,
     /// Rows left out, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub left_out: LeftOut,
+    pub left_out: RowsLeftOut,
     /// Text of the table, if one was built.
     #[serde(skip)]
     pub table: Option<String>,
@@ -96,7 +96,7 @@ impl OperatorReport {
         predictions: &[Prediction],
         in_total: fn(&str) -> bool,
         method: &str,
-        left_out: LeftOut,
+        left_out: RowsLeftOut,
     ) -> OperatorReport {
         let mut counted: Vec<&Prediction> = predictions.iter().filter(|row| in_total(&row.label)).collect();
         if counted.is_empty() {

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use ridgepoint::unstable::efficiency::family::KernelFamily;
 use ridgepoint::{Engine, Hardware};
 
-use super::build::Row;
+use super::build::CalibrationRow;
 use super::exclusions::{Effect, Exclusions, MeasuredPlace};
 use super::families::{allreduce, attention, batched_gemm, gemm, linear_attention, moe, nccl};
 use super::family::{CalibratedFamily, Placed};
 use super::latent_block::{LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::MixedAttention;
 use super::off_table::{CHECKS, MIXED, OffTable, SMALL_KERNELS, SmallCall};
-use super::report::{LeftOut, leave_out};
-use super::source::Source;
+use super::report::{RowsLeftOut, leave_out};
+use super::source::RowSource;
 use super::too_fast::leave_out_too_fast;
 use crate::measurements::{Measurements, Timed};
 
@@ -28,7 +28,7 @@ pub struct Rows {
     /// Engine of the first source that names a known one.
     pub engine: Option<Engine>,
     /// Rows that neither a table nor a check takes, by operator.
-    left_out: BTreeMap<&'static str, LeftOut>,
+    left_out: BTreeMap<&'static str, RowsLeftOut>,
 }
 
 /// Rows of one family that have a place in its table, and what exclusions say of their series.
@@ -36,7 +36,7 @@ pub struct FamilyRows {
     /// The family.
     pub of: &'static CalibratedFamily,
     /// The rows.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CalibrationRow>,
     /// Series that no table holds, by name, with the reason.
     pub(super) unlisted: BTreeMap<String, String>,
     /// Distances with which a table marks series, by name.
@@ -46,7 +46,7 @@ pub struct FamilyRows {
 const OTHER_ENGINE: &str = "kernels of another engine or version than those of the folder that was named first";
 
 /// The calls that have a place. The reasons of the others go to `left_out`.
-fn placed<T>(calls: impl Iterator<Item = std::result::Result<T, String>>, left_out: &mut LeftOut) -> Vec<T> {
+fn placed<T>(calls: impl Iterator<Item = std::result::Result<T, String>>, left_out: &mut RowsLeftOut) -> Vec<T> {
     calls.filter_map(|call| call.map_err(|reason| leave_out(left_out, &reason, 1)).ok()).collect()
 }
 
@@ -61,7 +61,7 @@ impl Rows {
         hardware: &Hardware,
         exclusions: &Exclusions,
     ) -> ridgepoint::Result<Self> {
-        let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
+        let sources: Vec<RowSource> = measurements.sources.iter().map(RowSource::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
         let rows = Rows { engine, ..Rows::default() };
         let mut placing = Placing { sources: &sources, hardware, exclusions, rows };
@@ -91,14 +91,14 @@ impl Rows {
     }
 
     /// The rows of one family.
-    pub fn of(&self, family: &KernelFamily) -> &[Row] {
+    pub fn of(&self, family: &KernelFamily) -> &[CalibrationRow] {
         let rows = self.families.iter().find(|rows| rows.of.family.operator == family.operator);
         rows.map_or(&[], |rows| &rows.rows)
     }
 
     /// Rows of one operator that were left out before anything was built or predicted, where tables `are_built` with those
     /// that only a check takes.
-    pub fn left_out_of(&self, operator: &str, are_built: bool) -> LeftOut {
+    pub fn left_out_of(&self, operator: &str, are_built: bool) -> RowsLeftOut {
         let mut left_out = self.left_out.get(operator).cloned().unwrap_or_default();
         for check in CHECKS.iter().filter(|check| are_built && check.operator == operator) {
             leave_out(&mut left_out, check.why_off_table, (check.count)(&self.off_table));
@@ -109,7 +109,7 @@ impl Rows {
 
 /// Assigns measurements to the tables and checks that take them.
 struct Placing<'a> {
-    sources: &'a [Source],
+    sources: &'a [RowSource],
     hardware: &'a Hardware,
     exclusions: &'a Exclusions,
     rows: Rows,
@@ -121,12 +121,12 @@ impl Placing<'_> {
         &mut self,
         of: &'static CalibratedFamily,
         calls: &[Timed<C>],
-        place: fn(&Timed<C>, &Source) -> Result<Placed, String>,
+        place: fn(&Timed<C>, &RowSource) -> Result<Placed, String>,
     ) -> ridgepoint::Result<()> {
         let (unlisted, stand_in_distances) = (BTreeMap::new(), BTreeMap::new());
         let mut placed = FamilyRows { of, rows: Vec::new(), unlisted, stand_in_distances };
         let mut firsts = FirstEngines { hardware: self.hardware, engines: BTreeMap::new() };
-        let mut left_out = LeftOut::new();
+        let mut left_out = RowsLeftOut::new();
         let sources = self.sources;
         for row in calls {
             let source = &sources[row.source];
@@ -148,9 +148,9 @@ impl Placing<'_> {
         &mut self,
         place: Placed,
         time_us: f64,
-        source: &Source,
+        source: &RowSource,
         placed: &mut FamilyRows,
-    ) -> Result<Option<Row>, String> {
+    ) -> Result<Option<CalibrationRow>, String> {
         let (series, point) = match &place {
             Placed::OnGrid(key, point) => (key.to_string(), point.as_slice()),
             Placed::OffTable(call) => (call.key.to_string(), &[][..]),
@@ -172,7 +172,7 @@ impl Placing<'_> {
             Some((Effect::StandIn(distance), _)) => drop(placed.stand_in_distances.insert(series, distance)),
             _ => {}
         }
-        Ok(Some(Row { key, point, time_us, source: source.name.clone() }))
+        Ok(Some(CalibrationRow { key, point, time_us, source: source.name.clone() }))
     }
 }
 
@@ -185,7 +185,7 @@ struct FirstEngines<'a> {
 
 impl FirstEngines<'_> {
     /// The row; an error is that the chip lacks the unit for it, or that another engine or version has its series.
-    fn check(&mut self, row: Row, source: &Source) -> Result<Row, String> {
+    fn check(&mut self, row: CalibrationRow, source: &RowSource) -> Result<CalibrationRow, String> {
         let dtype = row.key.compute_dtype();
         if self.hardware.peak_dense_flop_per_s(dtype).is_err() {
             return Err(format!("the GPU has no unit for {dtype}"));
@@ -208,8 +208,9 @@ mod tests {
         let mut firsts = FirstEngines { hardware: &hardware, engines: BTreeMap::new() };
         let mut check = |engine: &str, key| {
             let name = engine.to_owned();
-            let source = Source { engine: name.clone(), is_public: true, kernel: String::new(), name: name.clone() };
-            let row = Row { key: SeriesKey::Gemm(key), point: vec![64.0, 64.0, 1.0], time_us: 9.0, source: name };
+            let source = RowSource { engine: name.clone(), is_public: true, kernel: String::new(), name: name.clone() };
+            let row =
+                CalibrationRow { key: SeriesKey::Gemm(key), point: vec![64.0, 64.0, 1.0], time_us: 9.0, source: name };
             firsts.check(row, &source).is_ok()
         };
         assert!(check("vllm-0.14", MatmulFormat::Bfloat16));

@@ -4,7 +4,7 @@ use crate::measurements::{SourceFile, SourceFormat};
 
 /// A source as rows need it.
 #[derive(Debug)]
-pub struct Source {
+pub struct RowSource {
     /// Engine and minor version, as `vllm-0.14`.
     pub(super) engine: String,
     /// A row of the public tables.
@@ -15,10 +15,10 @@ pub struct Source {
     pub(super) name: String,
 }
 
-impl Source {
+impl RowSource {
     /// The source of a file.
     pub(super) fn new(source: &SourceFile) -> Self {
-        Source {
+        RowSource {
             engine: source.engine(),
             is_public: source.format == SourceFormat::Parquet,
             kernel: source.kernel_source.clone().unwrap_or_default(),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::{Error, Hardware, Result};
 
-use super::build::Row;
+use super::build::CalibrationRow;
 use super::family::CalibratedFamily;
-use super::report::{LeftOut, leave_out};
+use super::report::{RowsLeftOut, leave_out};
 
 /// Most rows in a hundred of an operator, and of a series then, that may be too fast.
 const MAX_TOO_FAST_PCT: usize = 1;
@@ -43,10 +43,10 @@ impl TooFast {
 /// `ErrorKind::Invalid` if that leaves fewer than a quarter of the rows: they are in another unit, or of another GPU.
 pub(super) fn leave_out_too_fast(
     of: &CalibratedFamily,
-    rows: Vec<Row>,
+    rows: Vec<CalibrationRow>,
     hardware: &Hardware,
-    left_out: &mut LeftOut,
-) -> Result<Vec<Row>> {
+    left_out: &mut RowsLeftOut,
+) -> Result<Vec<CalibrationRow>> {
     let mut total = TooFast::default();
     let mut by_series: BTreeMap<String, TooFast> = BTreeMap::new();
     for row in &rows {
@@ -85,12 +85,12 @@ mod tests {
     use ridgepoint::unstable::efficiency::family::SeriesKey;
 
     /// A bf16 GEMM of 8192³: 1.1e12 FLOP, 1,112 µs at the 989 TFLOP/s of an H100.
-    fn row(key: MatmulFormat, time_us: f64) -> Row {
-        Row { key: SeriesKey::Gemm(key), point: vec![8192.0, 8192.0, 8192.0], time_us, source: "a".into() }
+    fn row(key: MatmulFormat, time_us: f64) -> CalibrationRow {
+        CalibrationRow { key: SeriesKey::Gemm(key), point: vec![8192.0, 8192.0, 8192.0], time_us, source: "a".into() }
     }
 
-    fn kept(rows: Vec<Row>) -> Result<(usize, LeftOut)> {
-        let mut left_out = LeftOut::new();
+    fn kept(rows: Vec<CalibrationRow>) -> Result<(usize, RowsLeftOut)> {
+        let mut left_out = RowsLeftOut::new();
         let hardware = Hardware::find("h100_sxm").expect("a built-in GPU");
         let kept = leave_out_too_fast(&gemm::FAMILY, rows, &hardware, &mut left_out)?;
         Ok((kept.len(), left_out))

@@ -7,7 +7,7 @@ use ridgepoint::{Error, Result};
 use ridgepoint_replay::cold_start::{FittedRate, RateName, Rates};
 use serde::Serialize;
 
-use super::measured::{Measured, Sum};
+use super::measured::{MeasuredTime, RateSum};
 use crate::fit::IDENTIFIED_SD_SHARE;
 use crate::huber;
 use crate::solver::{LeastSquares, NumericFit, Options, Parameter, minimise, slopes};
@@ -60,7 +60,7 @@ impl RateFit {
 ///
 /// # Errors
 /// `ErrorKind::Invalid` for times that no rate explains, or if the curvature overflows.
-pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<RateFit>, f64)> {
+pub(super) fn fit_rows(rows: &[(MeasuredTime, RateSum)], prior: &Rates) -> Result<(Vec<RateFit>, f64)> {
     let mut names: Vec<RateName> = rows.iter().flat_map(|(_, sum)| sum.names()).collect();
     names.sort_unstable();
     names.dedup();
@@ -88,7 +88,7 @@ pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<R
                 let at = names.binary_search(&name).ok();
                 at.and_then(|at| values.get(at)).map_or_else(|| prior.of(name).value, |value| value.exp())
             };
-            let residual = |(measured, sum): &(Measured, Sum)| {
+            let residual = |(measured, sum): &(MeasuredTime, RateSum)| {
                 let sd = scatter.hypot(measured.rounding_s.hypot(JITTER_S) / measured.seconds);
                 (sum.seconds(rate) / measured.seconds).ln() / sd
             };

@@ -54,7 +54,7 @@ impl Quantity {
 
 /// A measured time and how coarsely it was logged.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct MeasuredTime {
     /// What was measured.
     pub quantity: Quantity,
     /// The time, s.
@@ -76,12 +76,12 @@ enum Amount {
 
 /// A time as a sum over rates.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sum {
+pub(super) struct RateSum {
     fixed_s: f64,
     parts: Vec<(RateName, Amount)>,
 }
 
-impl Sum {
+impl RateSum {
     /// The rates of the sum.
     pub(super) fn names(&self) -> impl Iterator<Item = RateName> {
         self.parts.iter().map(|(name, _)| *name)
@@ -107,7 +107,7 @@ impl Sum {
 }
 
 /// The sum that predicts a measured time. The last two are the predicted times of the profiling run and of filling the KV cache.
-pub(super) fn sum(of: &Measured, amounts: &Amounts, profile_s: f64, fill_s: f64) -> Sum {
+pub(super) fn sum(of: &MeasuredTime, amounts: &Amounts, profile_s: f64, fill_s: f64) -> RateSum {
     use Amount::{Count, Work};
     let graphs = |counted: u64| Count(of.graphs.unwrap_or(counted) as f64 * amounts.layers);
     let piecewise = || (RateName::PiecewiseGraphSPerLayer, graphs(amounts.captures.piecewise));
@@ -141,20 +141,20 @@ pub(super) fn sum(of: &Measured, amounts: &Amounts, profile_s: f64, fill_s: f64)
         Quantity::EngineRest => profile_s + fill_s,
         _ => 0.0,
     };
-    Sum { fixed_s, parts }
+    RateSum { fixed_s, parts }
 }
 
 /// The times that a log tells, and the names of those that are missing.
-pub(super) fn measure(log: &StartLog, amounts: &Amounts) -> (Vec<Measured>, Vec<&'static str>) {
+pub(super) fn measure(log: &StartLog, amounts: &Amounts) -> (Vec<MeasuredTime>, Vec<&'static str>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     // A difference of two rounded times may be zero or less; what is too short to be seen is about as long as its rounding.
-    let of = |quantity, seconds: f64, unit_s: f64| Measured {
+    let of = |quantity, seconds: f64, unit_s: f64| MeasuredTime {
         quantity,
         seconds: seconds.max(0.5 * unit_s),
         rounding_s: ROUNDING * unit_s,
         graphs: None,
     };
-    let mut add = |name, measured: Option<Measured>| match measured {
+    let mut add = |name, measured: Option<MeasuredTime>| match measured {
         Some(measured) => found.push(measured),
         None => missing.push(name),
     };
@@ -184,7 +184,7 @@ pub(super) fn measure(log: &StartLog, amounts: &Amounts) -> (Vec<Measured>, Vec<
     for (quantity, (graphs, seconds)) in bars.into_iter().filter_map(|(quantity, bar)| Some((quantity, bar?))) {
         // A rate of two decimals.
         let measured = of(quantity, seconds, 0.005 * seconds);
-        add("graphs", Some(Measured { graphs: Some(graphs), ..measured }));
+        add("graphs", Some(MeasuredTime { graphs: Some(graphs), ..measured }));
         bars_s += seconds;
     }
     // Bars leave out what vLLM does around the captures, and are not rounded to a second.

@@ -12,5 +12,5 @@ mod report;
 
 pub use fit::RateFit;
 pub use log::{RankLog, StartLog, read_start_logs};
-pub use measured::{Measured, Quantity};
+pub use measured::{MeasuredTime, Quantity};
 pub use report::{ColdStartFit, LoggedStart, MeasuredTerm, RankMemory, compare};

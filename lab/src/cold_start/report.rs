@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fit::{RateFit, fit_rows};
 use super::log::StartLog;
-use super::measured::{Measured, Quantity, Sum, measure, sum};
+use super::measured::{MeasuredTime, Quantity, RateSum, measure, sum};
 
 /// A measured time beside its predictions. JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -87,9 +87,9 @@ pub struct ColdStartFit {
 }
 
 /// A logged start with its measured times and the sums of rates that predict them.
-struct Case {
+struct ComparedStart {
     start: LoggedStart,
-    rows: Vec<(Measured, Sum)>,
+    rows: Vec<(MeasuredTime, RateSum)>,
 }
 
 /// Compares logs with predictions by `prior`, and fits the rates. `base` is the deployment that logs are silent about.
@@ -128,7 +128,7 @@ pub fn compare(
         let deployment = deployment(base, log).map_err(|error| error.of(log.name.as_str()))?;
         cases.push(case(log, (model, hardware), &deployment, options, prior)?);
     }
-    let rows: Vec<(Measured, Sum)> = cases.iter().flat_map(|case| case.rows.iter().cloned()).collect();
+    let rows: Vec<(MeasuredTime, RateSum)> = cases.iter().flat_map(|case| case.rows.iter().cloned()).collect();
     let (rates, scatter) = fit_rows(&rows, prior)?;
     let fitted = FittedRates {
         name: "the logs".to_owned(),
@@ -162,7 +162,7 @@ fn case(
     deployment: &Deployment,
     options: &Options,
     prior: &Rates,
-) -> Result<Case> {
+) -> Result<ComparedStart> {
     let options = Options { operators_only: true, ..options.clone() };
     let steps = StepModel::with_options(model, hardware, deployment, &options)?;
     let start = ColdStart {
@@ -200,7 +200,7 @@ fn case(
         predicted_weights_gib: amounts.rank_bytes / GIB,
         predicted_kv_cache_gib: amounts.kv_bytes / GIB,
     };
-    Ok(Case { start, rows })
+    Ok(ComparedStart { start, rows })
 }
 
 /// Whose start a log is.

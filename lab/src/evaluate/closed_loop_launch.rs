@@ -30,13 +30,13 @@ const READ: [&str; 10] = [
 const IN_FLIGHT: &str = "$CONC";
 
 /// A configuration in one image: its two names.
-type Configuration = (String, String);
+type ImageConfiguration = (String, String);
 
 /// The launch commands of rows, from any number of files.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    configurations: BTreeMap<String, Configuration>,
-    commands: BTreeMap<Configuration, Map<String, Value>>,
+    configurations: BTreeMap<String, ImageConfiguration>,
+    commands: BTreeMap<ImageConfiguration, Map<String, Value>>,
 }
 
 impl Launches {

@@ -15,7 +15,7 @@ use crate::stats::non_negative_least_squares;
 const FEWEST_ROWS: usize = 3;
 
 /// A row of a curve.
-struct Point {
+struct CurvePoint {
     result: usize,
     metric: usize,
     concurrency: f64,
@@ -25,12 +25,12 @@ struct Point {
 
 /// Adds the prediction with one factor a curve, and the line through the other rows of the curve, to the rows of curves.
 pub(super) fn add_curves(cases: &[&Case], results: &mut [CaseResult]) {
-    let mut curves: BTreeMap<(&str, Metric), Vec<Point>> = BTreeMap::new();
+    let mut curves: BTreeMap<(&str, Metric), Vec<CurvePoint>> = BTreeMap::new();
     for (result, (case, of)) in cases.iter().zip(&*results).enumerate() {
         let (Some(curve), [Some(concurrency)]) = (&case.curve, case.concurrency.as_slice()) else { continue };
         for (metric, row) in of.metrics.iter().enumerate().filter(|(_, row)| row.stage == WHOLE_RUN) {
             let (measured_ms, predicted_ms) = (row.measured_ms, row.predicted_ms);
-            let point = Point { result, metric, concurrency: f64::from(*concurrency), measured_ms, predicted_ms };
+            let point = CurvePoint { result, metric, concurrency: f64::from(*concurrency), measured_ms, predicted_ms };
             curves.entry((curve, row.metric)).or_default().push(point);
         }
     }
@@ -46,13 +46,13 @@ pub(super) fn add_curves(cases: &[&Case], results: &mut [CaseResult]) {
 }
 
 /// Geometric mean of measured over predicted times.
-fn factor(points: &[Point]) -> f64 {
+fn factor(points: &[CurvePoint]) -> f64 {
     let logarithms: f64 = points.iter().map(|point| (point.measured_ms / point.predicted_ms).ln()).sum();
     (logarithms / points.len() as f64).exp()
 }
 
 /// The time at a point on the line `a + b · concurrency` through the others, by least squares of relative errors; neither is negative.
-fn line_without(points: &[Point], left_out: usize) -> Option<f64> {
+fn line_without(points: &[CurvePoint], left_out: usize) -> Option<f64> {
     let others = || points.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, point)| point);
     let rows: Vec<[f64; 2]> = others().map(|of| [1.0 / of.measured_ms, of.concurrency / of.measured_ms]).collect();
     let ones = vec![1.0; rows.len()];
@@ -64,8 +64,8 @@ fn line_without(points: &[Point], left_out: usize) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn points(values: &[(f64, f64, f64)]) -> Vec<Point> {
-        let point = |(concurrency, measured_ms, predicted_ms): &(f64, f64, f64)| Point {
+    fn points(values: &[(f64, f64, f64)]) -> Vec<CurvePoint> {
+        let point = |(concurrency, measured_ms, predicted_ms): &(f64, f64, f64)| CurvePoint {
             result: 0,
             metric: 0,
             concurrency: *concurrency,

@@ -8,7 +8,7 @@ use ridgepoint::correction::{Basis, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, T
 use ridgepoint::{Correction, CorrectionChoice, EfficiencyMode, Result};
 
 use super::posterior::posterior;
-use super::problem::{Problem, Row};
+use super::problem::{FitRow, Problem};
 use super::queue_prices::{self, NUM_QUEUE_PRICES};
 use super::report::FitReport;
 use crate::solver::Parameter;
@@ -151,7 +151,7 @@ pub struct FitResult {
 ///
 /// # Errors
 /// As [`Problem::new`], if there are too few rows or one has an impossible value.
-pub(super) fn fit_rows(origin: &str, rows: Vec<Row>, prior: &Prior) -> Result<FitResult> {
+pub(super) fn fit_rows(origin: &str, rows: Vec<FitRow>, prior: &Prior) -> Result<FitResult> {
     let problem = Problem::new(origin, prior.parameters(), rows)?;
     let solution = problem.minimise(&parameters_of(&prior.means))?;
     let mut posterior = posterior(&problem, &solution.values)?;

@@ -11,7 +11,7 @@ use ridgepoint::{Correction, Request, Result};
 use ridgepoint_replay::{Outcome, RequestRecord};
 
 use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
-use super::problem::{Row, Target};
+use super::problem::{FitRow, Target};
 use super::queue_prices::NUM_QUEUE_PRICES;
 use super::step_terms::StepTerms;
 use crate::evaluate::case::Case;
@@ -61,7 +61,7 @@ pub fn fit_serving(
 
 /// The rows with weights by which the runs of one model count as one run together: they share what the terms leave out of it, and
 /// more of them tell no more about other models.
-fn by_model(cases: &[&Case], mut rows: Vec<Vec<Row>>) -> Vec<Vec<Row>> {
+fn by_model(cases: &[&Case], mut rows: Vec<Vec<FitRow>>) -> Vec<Vec<FitRow>> {
     for (case, rows) in cases.iter().zip(&mut rows) {
         let alike = cases.iter().filter(|other| other.labels.model == case.labels.model).count();
         rows.iter_mut().for_each(|row| row.weight /= alike as f64);
@@ -97,14 +97,14 @@ pub(super) fn replayed_rows(
     correction: &Correction,
     seed: u64,
     done: &(dyn Fn() + Sync),
-) -> Result<Vec<Vec<Row>>> {
+) -> Result<Vec<Vec<FitRow>>> {
     let correction = Arc::new(correction.clone());
     cases.par_iter().map(|case| rows_of(case, &correction, seed).inspect(|_| done())).collect()
 }
 
 /// The rows of each stage that was measured, or of the whole run if stages were not. There are none if no figure of the run
 /// can be compared. The rows of one kind count as one together.
-fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<Row>> {
+fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<FitRow>> {
     let roofline = case.rooflines.corrected(correction);
     let mut terms = StepTerms::new(roofline.steps());
     let replayed = case.replay(&roofline, seed, &mut [&mut terms])?;
@@ -115,7 +115,7 @@ fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<R
         i32::try_from(stage)
             .map_or_else(|_| Vec::new(), |stage| rows_of_stage(case, &roofline, &terms, stage, &records))
     };
-    let mut rows: Vec<Row> = (0..stages).flat_map(of_stage).collect();
+    let mut rows: Vec<FitRow> = (0..stages).flat_map(of_stage).collect();
     if rows.is_empty() {
         rows = rows_of_stage(case, &roofline, &terms, WHOLE_RUN, &finished().collect::<Vec<_>>());
     }
@@ -133,7 +133,7 @@ fn rows_of_stage(
     terms: &StepTerms<'_>,
     stage: i32,
     records: &[&RequestRecord],
-) -> Vec<Row> {
+) -> Vec<FitRow> {
     let measured = |metric| case.measured.get(stage, metric).map(|ms| ms * 1e3);
     let Some(ttft_us) = measured(Metric::TTFT_MEAN) else { return Vec::new() };
     let count = records.len() as f64;
@@ -166,7 +166,7 @@ fn rows_of_stage(
         let correction = roofline.steps().correction()?;
         let linear_us = correction.time_us(&basis) + queueings * correction.host.queueing_us;
         let (sd, offset) = (target.expected_sd(), predicted_us - linear_us);
-        is_usable(measured, predicted_us).then_some(Row { target, offset, x, measured, sd, weight: 0.0 })
+        is_usable(measured, predicted_us).then_some(FitRow { target, offset, x, measured, sd, weight: 0.0 })
     };
     figures.into_iter().filter_map(row).collect()
 }

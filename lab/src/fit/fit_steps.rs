@@ -13,7 +13,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::fit_rows::{FitResult, Prior, distinct, factors, fit_rows};
-use super::problem::{Row, Target};
+use super::problem::{FitRow, Target};
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::ingest::Interval;
@@ -164,7 +164,7 @@ impl<'a> StepRun<'a> {
 
     /// The rows for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the scatter around
     /// the median error of `by`'s predictions, at least 3 %. Times that hold no scheduling tell no prices of queues.
-    fn fit_rows(&self, by: &Correction, holds_scheduling: bool) -> Vec<Row> {
+    fn fit_rows(&self, by: &Correction, holds_scheduling: bool) -> Vec<FitRow> {
         let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
         let bases = self.terms();
@@ -172,7 +172,7 @@ impl<'a> StepRun<'a> {
         let queues = |row: &Interval| if holds_scheduling { self.case.queues(row) } else { Queues::default() };
         let off = |(row, basis): (&Interval, &Basis)| (row.period_us() / by.period_us(basis, &queues(row))).ln();
         let sd = robust_sd(rows.iter().zip(&bases).map(off).collect()).max(Target::StepPeriod.expected_sd());
-        let row = |row: &Interval, basis: &Basis, weight| Row {
+        let row = |row: &Interval, basis: &Basis, weight| FitRow {
             target: Target::StepPeriod,
             offset: 0.0,
             x: factors(basis, 0.0, queues(row).counts()),
@@ -180,7 +180,7 @@ impl<'a> StepRun<'a> {
             sd,
             weight,
         };
-        let mut found: Vec<Row> = rows.iter().zip(&bases).map(|(of, basis)| row(of, basis, weight)).collect();
+        let mut found: Vec<FitRow> = rows.iter().zip(&bases).map(|(of, basis)| row(of, basis, weight)).collect();
         if holds_scheduling {
             // Their price is their difference from the other rows, in which common causes of errors cancel.
             let preempting: Vec<&Interval> = self.preempting().collect();

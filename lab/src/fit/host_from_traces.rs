@@ -7,7 +7,7 @@ use super::report::{HostFit, ParameterReport};
 use crate::evaluate::steps::read::StepData;
 use crate::huber;
 use crate::ingest::step_table::TableRun;
-use crate::ingest::{HostDelays, Reason, RequestRow, RequestTrace};
+use crate::ingest::{DropReason, HostDelays, RequestRow, RequestTrace};
 use crate::solver::Parameter;
 use crate::stats::{median, non_negative_least_squares, robust_sd};
 use ridgepoint::latency::HostTimes;
@@ -33,7 +33,7 @@ pub fn host_delays(data: &StepData) -> HostDelays {
         let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
         let steps = steps.filter(|run| takes_between_iterations(run, requests));
         let wait_us = |request: &RequestRow| {
-            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| Iteration::at(run, ns.get()));
+            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| RunningIteration::at(run, ns.get()));
             iteration.map_or(0.0, |of| of.mean_wait_us())
         };
         let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
@@ -46,7 +46,7 @@ pub fn host_delays(data: &StepData) -> HostDelays {
 }
 
 /// The iteration that a request found at work when it was queued.
-struct Iteration {
+struct RunningIteration {
     /// Time since its step began, µs.
     since_us: f64,
     /// Time from its step to the next one in the trace, µs.
@@ -55,14 +55,14 @@ struct Iteration {
     steps: u64,
 }
 
-impl Iteration {
+impl RunningIteration {
     /// `None` where the engine idled, or no step was traced.
-    fn at(run: &TableRun, queued_ns: u64) -> Option<Iteration> {
+    fn at(run: &TableRun, queued_ns: u64) -> Option<RunningIteration> {
         let steps = &run.trace.steps;
         let at = steps.partition_point(|step| step.start_ns < queued_ns).checked_sub(1)?;
         let (step, next, time) = (steps.get(at)?, steps.get(at + 1)?, run.periods.times.get(at)?);
-        let is_busy = matches!(time, Ok(_) | Err(Reason::Preemption | Reason::WarmUp));
-        let of = Iteration {
+        let is_busy = matches!(time, Ok(_) | Err(DropReason::Preemption | DropReason::WarmUp));
+        let of = RunningIteration {
             since_us: ns_to_us(queued_ns - step.start_ns),
             span_us: ns_to_us(next.start_ns.checked_sub(step.start_ns)?),
             steps: next.step_id.checked_sub(step.step_id).filter(|steps| *steps > 0)?,
@@ -78,10 +78,12 @@ impl Iteration {
 
 /// Whether most requests are queued when a step is about to begin; where steps are sampled so that none tells, they are taken to be.
 fn takes_between_iterations(run: &TableRun, requests: &[RequestRow]) -> bool {
-    let found =
-        requests.iter().filter_map(|request| Iteration::at(run, request.queued_ns?.get())).filter(|of| of.steps == 1);
+    let found = requests
+        .iter()
+        .filter_map(|request| RunningIteration::at(run, request.queued_ns?.get()))
+        .filter(|of| of.steps == 1);
     let (mut single, mut late) = (0, 0);
-    for Iteration { since_us, span_us, .. } in found {
+    for RunningIteration { since_us, span_us, .. } in found {
         single += 1;
         late += u32::from(span_us - since_us <= ABOUT_TO_BEGIN * span_us);
     }
@@ -151,7 +153,7 @@ fn sd_of_median(values: &[f64]) -> f64 {
 
 /// A line `start + slope·x`.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct RobustLine {
     start: f64,
     slope: f64,
     start_sd: f64,
@@ -159,7 +161,7 @@ struct Line {
 }
 
 /// `None` where all x are the same.
-fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
+fn robust_line(pairs: &[(u64, f64)]) -> Option<RobustLine> {
     let (rows, times): (Vec<[f64; 2]>, Vec<f64>) = pairs.iter().map(|(x, y)| ([1.0, *x as f64], *y)).unzip();
     let mean_x = rows.iter().map(|[_, x]| x).sum::<f64>() / rows.len() as f64;
     let squares: f64 = rows.iter().map(|[_, x]| (x - mean_x).powi(2)).sum();
@@ -180,7 +182,7 @@ fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
     }
     let (start, slope, off, scale) = found?;
     let [start_sd, slope_sd] = sandwich(&rows, &off, scale)?;
-    Some(Line { start, slope, start_sd, slope_sd })
+    Some(RobustLine { start, slope, start_sd, slope_sd })
 }
 
 /// Standard deviations of a robust line's start and slope, whatever the scatter of each row: that of requests behind a busy engine

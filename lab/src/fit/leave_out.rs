@@ -4,7 +4,7 @@
 
 use super::fit_rows::{Prior, parameters_of};
 use super::fit_serving::{fit_serving, replayed_rows};
-use super::problem::{Row, Target};
+use super::problem::{FitRow, Target};
 use crate::evaluate::case::Case;
 use crate::evaluate::fold::{GroupBy, groups_to_leave_out};
 use ridgepoint::correction::{SDS_OF_90_PCT, Scatter};
@@ -56,7 +56,7 @@ pub fn leave_out(
     Ok(all)
 }
 
-fn residual(row: &Row, correction: &Correction) -> Residual {
+fn residual(row: &FitRow, correction: &Correction) -> Residual {
     Residual {
         target: row.target,
         log_error: (row.predicted(&parameters_of(correction)) / row.measured).ln(),

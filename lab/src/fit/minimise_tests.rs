@@ -9,7 +9,7 @@ use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 
 use super::posterior::posterior;
-use super::problem::{Problem, Row, Target};
+use super::problem::{FitRow, Problem, Target};
 use crate::solver::{self, Parameter, Solution};
 
 fn bounded(name: &'static str, prior: f64, prior_sd: f64, bounds: (f64, f64)) -> Parameter {
@@ -34,7 +34,7 @@ fn three() -> Vec<Parameter> {
 }
 
 /// Rows whose columns are times of 1 to 20 ms and a count of one, with log-normal noise of `sd`.
-fn synthetic(truth: &[f64], count: usize, sd: f64, seed: u64) -> Vec<Row> {
+fn synthetic(truth: &[f64], count: usize, sd: f64, seed: u64) -> Vec<FitRow> {
     let mut random = Pcg64::seed_from_u64(seed);
     let noise = Normal::new(0.0, sd.max(1e-12)).unwrap();
     let row = |_| {
@@ -42,7 +42,7 @@ fn synthetic(truth: &[f64], count: usize, sd: f64, seed: u64) -> Vec<Row> {
         x.push(1.0);
         let exact: f64 = x.iter().zip(truth).map(|(x, value)| x * value).sum();
         let measured = exact * noise.sample(&mut random).exp();
-        Row { offset: 0.0, x, measured, sd: sd.max(0.01), weight: 1.0, target: Target::Ttft }
+        FitRow { offset: 0.0, x, measured, sd: sd.max(0.01), weight: 1.0, target: Target::Ttft }
     };
     (0..count).map(row).collect()
 }
@@ -129,7 +129,7 @@ fn strong_priors_win_over_two_rows() {
 fn identical_rows_shift_parameters_by_their_prior_variance() {
     // One combination is known: x·θ = 1.2·100 against priors of 50 + 50; equal priors share it equally.
     let parameters = vec![bounded("a", 1.0, 0.5, (0.3, 3.0)), bounded("b", 1.0, 0.5, (0.3, 3.0))];
-    let row = Row { offset: 0.0, x: vec![50.0, 50.0], measured: 120.0, sd: 0.01, weight: 1.0, target: Target::Ttft };
+    let row = FitRow { offset: 0.0, x: vec![50.0, 50.0], measured: 120.0, sd: 0.01, weight: 1.0, target: Target::Ttft };
     let problem = Problem::new("identical", parameters, vec![row; 100]).unwrap();
     let solution = problem.minimise(&priors(&problem)).unwrap();
     close(&solution.values, &[1.2, 1.2], 0.001);
@@ -195,7 +195,7 @@ fn a_start_of_another_length_is_refused() {
 #[test]
 fn columns_that_overflow_end_without_nan_and_say_so() {
     for size in [1e-300, 1e155, 1e300] {
-        let row = |x: f64| Row {
+        let row = |x: f64| FitRow {
             offset: 0.0,
             x: vec![x, x, 1.0],
             measured: 10.0,
@@ -222,7 +222,7 @@ proptest! {
             (-1e3..1e3_f64, prop::collection::vec(-1e4..1e4_f64, 3), 1e-3..1e6_f64, 1e-3..2.0_f64), 2..12),
         start in prop::collection::vec(-10.0..10.0_f64, 3),
     ) {
-        let row = |(offset, x, measured, sd)| Row { offset, x, measured, sd, weight: 1.0, target: Target::Ttft };
+        let row = |(offset, x, measured, sd)| FitRow { offset, x, measured, sd, weight: 1.0, target: Target::Ttft };
         let problem = Problem::new("any", three(), rows.into_iter().map(row).collect()).unwrap();
         let solution = problem.minimise(&start).unwrap();
         prop_assert!(solution.cost_after <= solution.cost_before);

@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 
-use super::super::problem::{Row, Target};
+use super::super::problem::{FitRow, Target};
 use super::*;
 use crate::solver::Parameter;
 
@@ -12,8 +12,8 @@ fn parameter(name: &'static str, prior_sd: f64, bounds: (f64, f64)) -> Parameter
     Parameter { name, unit: "1", prior: 1.0, prior_sd, bounds }
 }
 
-fn row(x: &[f64], measured: f64, sd: f64) -> Row {
-    Row { offset: 0.0, x: x.to_vec(), measured, sd, weight: 1.0, target: Target::Ttft }
+fn row(x: &[f64], measured: f64, sd: f64) -> FitRow {
+    FitRow { offset: 0.0, x: x.to_vec(), measured, sd, weight: 1.0, target: Target::Ttft }
 }
 
 const FREE: (f64, f64) = (0.3, 3.0);
@@ -52,16 +52,16 @@ fn a_sum_is_known_where_its_parts_are_not() {
 #[test]
 fn rows_off_by_more_than_their_sd_say_widen_the_posterior() {
     let noise = |i: usize| if i.is_multiple_of(2) { 0.1_f64 } else { -0.1 };
-    let rows: Vec<Row> = (0..200).map(|i| row(&[10.0], 10.0 * noise(i).exp(), 0.1)).collect();
-    let of = |rows: Vec<Row>| {
+    let rows: Vec<FitRow> = (0..200).map(|i| row(&[10.0], 10.0 * noise(i).exp(), 0.1)).collect();
+    let of = |rows: Vec<FitRow>| {
         let problem = Problem::new("wide", vec![parameter("a", 5.0, FREE)], rows).unwrap();
         posterior(&problem, &[1.0]).unwrap()
     };
     // Each residual is one sd: χ² = 200 / 0.866, dof = 199.
     let plain = of(rows.clone());
     assert!((plain.overdispersion - 200.0 / 0.866_386 / 199.0).abs() < 1e-4, "{plain:?}");
-    let exact: Vec<Row> = rows.iter().map(|row| Row { sd: 0.05, measured: 10.0, ..row.clone() }).collect();
-    let tight: Vec<Row> = rows.into_iter().map(|row| Row { sd: 0.05, ..row }).collect();
+    let exact: Vec<FitRow> = rows.iter().map(|row| FitRow { sd: 0.05, measured: 10.0, ..row.clone() }).collect();
+    let tight: Vec<FitRow> = rows.into_iter().map(|row| FitRow { sd: 0.05, ..row }).collect();
     let (wide, narrow) = (of(tight), of(exact));
     assert!(wide.overdispersion > 3.0 && wide.sd(0) > 1.7 * narrow.sd(0), "{wide:?} {narrow:?}");
 }
@@ -85,7 +85,7 @@ fn widths_match_the_scatter_of_repeated_experiments() {
     let (mut squares, mut sd, repeats) = ([0.0; 2], [0.0; 2], 400);
     for _ in 0..repeats {
         let measured = |x: &[f64; 2]| (x[0] * truth[0] + x[1] * truth[1]) * noise.sample(&mut random).exp();
-        let rows: Vec<Row> = columns.iter().map(measured).zip(&columns).map(|(y, x)| row(x, y, 0.05)).collect();
+        let rows: Vec<FitRow> = columns.iter().map(measured).zip(&columns).map(|(y, x)| row(x, y, 0.05)).collect();
         let parameters = vec![parameter("a", 50.0, FREE), parameter("b", 50.0, FREE)];
         let problem = Problem::new("again", parameters, rows).unwrap();
         let solution = problem.minimise(&vec![1.0; problem.parameters.len()]).unwrap();

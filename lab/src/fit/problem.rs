@@ -53,7 +53,7 @@ impl fmt::Display for Target {
 
 /// A measured figure and its prediction, which is linear in the parameters θ: `predicted = offset + x·θ`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct FitRow {
     /// The kind of figure. Not used in the cost.
     pub target: Target,
     /// Part of the prediction that no parameter changes, in the unit of `measured`.
@@ -68,7 +68,7 @@ pub struct Row {
     pub weight: f64,
 }
 
-impl Row {
+impl FitRow {
     /// `offset + x·θ`.
     pub fn predicted(&self, values: &[f64]) -> f64 {
         self.offset + self.x.iter().zip(values).map(|(x, value)| x * value).sum::<f64>()
@@ -114,7 +114,7 @@ pub struct Problem {
     /// The parameters.
     pub parameters: Vec<Parameter>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FitRow>,
 }
 
 impl Problem {
@@ -123,7 +123,7 @@ impl Problem {
     /// # Errors
     /// `ErrorKind::Invalid` for fewer than two rows, rows of which none counts, and a row with a number that is not finite, a
     /// measured value or standard deviation of 0 or less, a negative weight, or another number of factors than parameters.
-    pub fn new(origin: &str, parameters: Vec<Parameter>, rows: Vec<Row>) -> Result<Problem> {
+    pub fn new(origin: &str, parameters: Vec<Parameter>, rows: Vec<FitRow>) -> Result<Problem> {
         let mut problems: Vec<String> = Vec::new();
         if rows.len() < 2 {
             let count = if rows.is_empty() { "are no rows" } else { "is one row" };
@@ -132,7 +132,7 @@ impl Problem {
             problems.push("every row's weight is 0: at least one must count".to_owned());
         }
         let mut bad = rows.iter().enumerate().filter(|(_, row)| !row.is_possible(parameters.len()));
-        if let Some((index, Row { offset, x, measured, sd, weight, .. })) = bad.next() {
+        if let Some((index, FitRow { offset, x, measured, sd, weight, .. })) = bad.next() {
             problems.push(format!(
                 "row {}: measured {measured}, predicted {offset} + {x:?} by parameter, sd {sd}, weight {weight}: all must be \
                  finite, measured and sd above 0 ({} further rows are bad too)",
@@ -172,7 +172,7 @@ impl Problem {
     /// One line per row, `offset;x₁,x₂,…;measured;sd;weight`, each number as the shortest text that reads back as it; lines in
     /// the order of their bytes.
     pub fn rows_sha256(&self) -> String {
-        let mut lines: Vec<String> = self.rows.iter().map(Row::hashed_line).collect();
+        let mut lines: Vec<String> = self.rows.iter().map(FitRow::hashed_line).collect();
         lines.sort_unstable();
         let hash = Sha256::digest(HASHED_LAYOUT.to_owned() + &lines.concat());
         hash.iter().map(|byte| format!("{byte:02x}")).collect()

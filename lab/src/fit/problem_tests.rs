@@ -17,9 +17,9 @@ fn gradient(problem: &Problem, values: &[f64]) -> Vec<f64> {
     solver::slopes(problem, values).unwrap().gradient
 }
 
-fn any_row() -> impl Strategy<Value = Row> {
+fn any_row() -> impl Strategy<Value = FitRow> {
     (0.0..2.0, prop::collection::vec(0.0..5.0, 3), 0.5..50.0, 0.02..0.5, 0.1..3.0)
-        .prop_map(|(offset, x, measured, sd, weight)| Row { offset, x, measured, sd, weight, target: Target::Ttft })
+        .prop_map(|(offset, x, measured, sd, weight)| FitRow { offset, x, measured, sd, weight, target: Target::Ttft })
 }
 
 proptest! {
@@ -57,8 +57,8 @@ proptest! {
 #[test]
 fn curvature_of_one_row_is_worked_by_hand() {
     // predicted = 2 + 3·1 + 5·1 = 10 = measured: residual 0, derivative of the residual by θ is x / (10·0.1) = (3, 5).
-    let row = Row { offset: 2.0, x: vec![3.0, 5.0], measured: 10.0, sd: 0.1, weight: 2.0, target: Target::Ttft };
-    let nothing = Row { weight: 0.0, ..row.clone() };
+    let row = FitRow { offset: 2.0, x: vec![3.0, 5.0], measured: 10.0, sd: 0.1, weight: 2.0, target: Target::Ttft };
+    let nothing = FitRow { weight: 0.0, ..row.clone() };
     let problem = Problem::new("hand", parameters(2), vec![row, nothing]).unwrap();
     let curvature = solver::slopes(&problem, &[1.0, 1.0]).unwrap().curvature;
     let expected = [[18.0 + 1.0 / 0.09, 30.0], [30.0, 50.0 + 1.0 / 0.09]];
@@ -72,7 +72,7 @@ fn curvature_of_one_row_is_worked_by_hand() {
 
 #[test]
 fn a_prediction_below_zero_still_knows_which_way_is_up() {
-    let row = Row { offset: 0.0, x: vec![1.0], measured: 1.0, sd: 0.1, weight: 1.0, target: Target::Ttft };
+    let row = FitRow { offset: 0.0, x: vec![1.0], measured: 1.0, sd: 0.1, weight: 1.0, target: Target::Ttft };
     let problem = Problem::new("below", parameters(1), vec![row.clone(), row]).unwrap();
     let costs: Vec<f64> = [-5.0, -1.0, 0.0, 0.0005, 0.002, 0.5].iter().map(|v| cost(&problem, &[*v])).collect();
     assert!(costs.windows(2).all(|pair| pair[0] > pair[1]), "{costs:?}");
@@ -83,11 +83,11 @@ fn factor(name: &'static str) -> Parameter {
     Parameter { name, unit: "1", prior: 1.0, prior_sd: 0.2, bounds: (0.3, 3.0) }
 }
 
-fn row_of(x: &[f64], measured: f64) -> Row {
-    Row { offset: 0.0, x: x.to_vec(), measured, sd: 0.1, weight: 1.0, target: Target::Ttft }
+fn row_of(x: &[f64], measured: f64) -> FitRow {
+    FitRow { offset: 0.0, x: x.to_vec(), measured, sd: 0.1, weight: 1.0, target: Target::Ttft }
 }
 
-fn said(parameters: Vec<Parameter>, rows: Vec<Row>) -> String {
+fn said(parameters: Vec<Parameter>, rows: Vec<FitRow>) -> String {
     Problem::new("rows.csv", parameters, rows).unwrap_err().to_string()
 }
 
@@ -101,7 +101,7 @@ fn no_row_and_one_row_are_too_few() {
 #[test]
 fn the_first_bad_row_is_named_and_the_others_are_counted() {
     let good = row_of(&[1.0, 1.0], 5.0);
-    let spoilt: [fn(&mut Row); 7] = [
+    let spoilt: [fn(&mut FitRow); 7] = [
         |row| row.x[1] = f64::INFINITY,
         |row| row.x.truncate(1),
         |row| row.measured = -3.0,
@@ -140,11 +140,11 @@ fn a_parameter_that_no_row_has_is_noted() {
     assert_eq!(alike.notes(), ["no row has 'b': it stays at its prior"]);
 }
 
-fn half(x: &[f64], measured: f64) -> Row {
-    Row { offset: 0.5, ..row_of(x, measured) }
+fn half(x: &[f64], measured: f64) -> FitRow {
+    FitRow { offset: 0.5, ..row_of(x, measured) }
 }
 
-fn rows_sha256(rows: &[Row]) -> String {
+fn rows_sha256(rows: &[FitRow]) -> String {
     Problem { parameters: Vec::new(), rows: rows.to_vec() }.rows_sha256()
 }
 

@@ -126,7 +126,7 @@ impl ParameterReport {
 #[cfg(test)]
 mod tests {
     use super::super::posterior::posterior;
-    use super::super::problem::Row;
+    use super::super::problem::FitRow;
     use super::*;
 
     fn reported() -> FitReport {
@@ -135,7 +135,7 @@ mod tests {
         // The second term is a price that would have to be negative.
         let row = |i: usize| {
             let x = 100.0 + 10.0 * i as f64;
-            Row {
+            FitRow {
                 offset: 0.0,
                 x: vec![x, 1.0],
                 measured: 1.2 * x - 1.0,

@@ -1,6 +1,6 @@
 //! What a reader makes of a file: steps and requests by run, and counts of the records that were left out.
 
-use super::dropped::{Dropped, Reason};
+use super::dropped::{DropReason, Dropped};
 use super::kv_counts::KvEvents;
 use super::kv_transfers::{CopyLog, TransferLog};
 use super::request::{RequestRow, RequestTrace};
@@ -74,7 +74,7 @@ impl Capture {
         }
         let before = trace.steps.len();
         trace.steps.dedup_by_key(|step| step.step_id);
-        self.dropped_steps.add_many(Reason::Duplicate, (before - trace.steps.len()) as u64);
+        self.dropped_steps.add_many(DropReason::Duplicate, (before - trace.steps.len()) as u64);
         self.steps.push(trace);
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     fn the_first_of_a_number_stays_and_sorting_is_said() {
         let (steps, capture) = added(&[(3, 30), (1, 10), (2, 20), (1, 11)]);
         assert_eq!(steps, [(1, 10), (2, 20), (3, 30)]);
-        assert_eq!((capture.dropped_steps.count(Reason::Duplicate), capture.notes.len()), (1, 1));
+        assert_eq!((capture.dropped_steps.count(DropReason::Duplicate), capture.notes.len()), (1, 1));
         assert_eq!(capture.steps_read(), 4);
         assert!(added(&[(1, 10), (2, 20)]).1.notes.is_empty());
     }

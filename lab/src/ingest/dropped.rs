@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Why a record was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum DropReason {
     /// Before the engine was warm.
     WarmUp,
     /// A preemption in the step.
@@ -33,7 +33,7 @@ pub enum Reason {
 }
 
 /// The name in tables and JSON, such as `warm_up`.
-impl fmt::Display for Reason {
+impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -43,17 +43,17 @@ impl fmt::Display for Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Dropped {
-    counts: BTreeMap<Reason, u64>,
+    counts: BTreeMap<DropReason, u64>,
 }
 
 impl Dropped {
     /// Counts one more.
-    pub fn add(&mut self, reason: Reason) {
+    pub fn add(&mut self, reason: DropReason) {
         self.add_many(reason, 1);
     }
 
     /// Counts `count` more.
-    pub fn add_many(&mut self, reason: Reason, count: u64) {
+    pub fn add_many(&mut self, reason: DropReason, count: u64) {
         if count > 0 {
             *self.counts.entry(reason).or_default() += count;
         }
@@ -65,7 +65,7 @@ impl Dropped {
     }
 
     /// Returns the number of records left out for a reason.
-    pub fn count(&self, reason: Reason) -> u64 {
+    pub fn count(&self, reason: DropReason) -> u64 {
         self.counts.get(&reason).copied().unwrap_or(0)
     }
 
@@ -117,7 +117,7 @@ impl RowFaults {
     /// A file without rows; the first broken row, where more than one in a hundred is.
     pub(super) fn settle(self, origin: &str, dropped: &mut Dropped) -> Result<()> {
         let (rows, broken) = (self.rows, self.broken);
-        dropped.add_many(Reason::BadValue, broken);
+        dropped.add_many(DropReason::BadValue, broken);
         match self.first {
             _ if rows == 0 => Err(Error::parse(origin, "has no rows; it needs one per step")),
             Some(first) if broken == 1 && broken * 100 > rows * MAX_BAD_PCT => Err(first),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_in_a_hundred_is_a_broken_row_and_more_is_a_broken_file() {
-        assert_eq!(settled(2, 200).unwrap().count(Reason::BadValue), 2);
+        assert_eq!(settled(2, 200).unwrap().count(DropReason::BadValue), 2);
         let message = settled(3, 200).unwrap_err().to_string();
         assert_eq!(message, "a.csv: 3 of 200 rows can't be used, more than 1 %; the first is a.csv: row 0 is odd");
         assert_eq!(settled(1, 5).unwrap_err().to_string(), "a.csv: row 0 is odd");

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::capture::Capture;
-use super::dropped::{Reason, RowFaults};
+use super::dropped::{DropReason, RowFaults};
 use super::file_name;
 use super::format::Format;
 use super::step::{Run, StepRecord, StepTrace, contradiction};
@@ -76,7 +76,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         }
         match faults.sound(step(&row)) {
             Some(Some((worker, step))) => workers.entry(worker).or_default().push(step),
-            Some(None) => found.dropped_steps.add(Reason::Empty),
+            Some(None) => found.dropped_steps.add(DropReason::Empty),
             None => {}
         }
     }

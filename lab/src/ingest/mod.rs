@@ -45,7 +45,7 @@ mod vllm_log;
 mod whole;
 
 pub use capture::Capture;
-pub use dropped::{Dropped, Reason};
+pub use dropped::{DropReason, Dropped};
 pub use hits::TierHits;
 pub use join::{HostDelays, JoinedRun, join};
 pub use kv_counts::{EventCount, KvEvents};

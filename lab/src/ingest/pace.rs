@@ -1,6 +1,6 @@
 //! The pace of an engine around each step. It tells a long step from an engine that idled.
 
-use super::dropped::Reason;
+use super::dropped::DropReason;
 use super::step::{Interval, StepRecord};
 use crate::stats::{mean, median, observed_quantile};
 
@@ -46,10 +46,10 @@ impl<'a> Pace<'a> {
     }
 
     /// Returns why an interval is unusable; `position` is its index among the intervals of [`Pace::new`].
-    pub(super) fn fault(&self, position: usize, interval: &Interval) -> Option<Reason> {
+    pub(super) fn fault(&self, position: usize, interval: &Interval) -> Option<DropReason> {
         let reference_us = self.reference_us.get(position)?;
         if interval.period_us() < MIN_PERIOD_RATIO * reference_us {
-            return Some(Reason::ClockJump);
+            return Some(DropReason::ClockJump);
         }
         let own_tokens = self.steps.get(interval.first).map_or(0, |step| step.prefill_tokens);
         let hidden_tokens = if interval.steps > 1 { self.most_prefill_tokens_near(interval.first) } else { 0 };
@@ -57,7 +57,7 @@ impl<'a> Pace<'a> {
         let expected_us = reference_us * (interval.steps as f64 + prompts);
         let may_idle = may_run_dry(self.steps, self.finished_per_step, interval);
         let ratio = if may_idle { IDLE_RATIO } else { GAP_RATIO };
-        (interval.span_us > ratio * expected_us).then_some(Reason::Gap)
+        (interval.span_us > ratio * expected_us).then_some(DropReason::Gap)
     }
 
     /// The largest prefill near a step: a step that was not sampled may have had as much.

@@ -1,7 +1,7 @@
 //! Turns step records into times: how long the engine took from one sampled step to the next, and which of these times do not
 //! measure the steps.
 
-use super::dropped::{Dropped, Reason};
+use super::dropped::{DropReason, Dropped};
 use super::pace::Pace;
 use super::step::{Interval, StepRecord, StepTrace};
 use crate::measured_time::MICROSECONDS;
@@ -12,7 +12,7 @@ use ridgepoint::units::ns_to_us;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Periods {
     /// The time of each step, or why it has none, in the order of the trace.
-    pub times: Vec<Result<Interval, Reason>>,
+    pub times: Vec<Result<Interval, DropReason>>,
 }
 
 impl Periods {
@@ -31,8 +31,8 @@ impl Periods {
     /// Returns the times of single steps that were left out because they preempt a request.
     pub fn preempting(&self, trace: &StepTrace) -> Vec<Interval> {
         let cleaning = Cleaning { warm_up_steps: 0, drop_preemptions: false };
-        let time = |(first, time): (usize, &Result<Interval, Reason>)| {
-            time.err().filter(|reason| *reason == Reason::Preemption)?;
+        let time = |(first, time): (usize, &Result<Interval, DropReason>)| {
+            time.err().filter(|reason| *reason == DropReason::Preemption)?;
             let (step, next) = (trace.steps.get(first)?, trace.steps.get(first + 1));
             interval(first, step, next, &cleaning).ok().filter(|of| of.steps == 1)
         };
@@ -84,7 +84,7 @@ impl Default for Cleaning {
 pub fn periods(trace: &StepTrace, cleaning: &Cleaning) -> Periods {
     let steps = trace.steps.as_slice();
     let time = |(first, step): (usize, &StepRecord)| interval(first, step, steps.get(first + 1), cleaning);
-    let mut times: Vec<Result<Interval, Reason>> = steps.iter().enumerate().map(time).collect();
+    let mut times: Vec<Result<Interval, DropReason>> = steps.iter().enumerate().map(time).collect();
     let is_by_clock = |of: &&Interval| steps.get(of.first).is_some_and(|step| step.gpu_time_us.is_none());
     let by_clock: Vec<Interval> = times.iter().flatten().filter(is_by_clock).copied().collect();
     let pace = Pace::new(steps, &by_clock);
@@ -104,31 +104,31 @@ fn interval(
     step: &StepRecord,
     next: Option<&StepRecord>,
     cleaning: &Cleaning,
-) -> Result<Interval, Reason> {
+) -> Result<Interval, DropReason> {
     if step.step_id < cleaning.warm_up_steps {
-        return Err(Reason::WarmUp);
+        return Err(DropReason::WarmUp);
     }
     if step.is_empty() {
-        return Err(Reason::Empty);
+        return Err(DropReason::Empty);
     }
     if cleaning.drop_preemptions && step.num_preempted.is_some_and(|count| count > 0) {
-        return Err(Reason::Preemption);
+        return Err(DropReason::Preemption);
     }
     if let Some(span_us) = step.gpu_time_us {
         return if MICROSECONDS.contains(span_us) {
             Ok(Interval { first, steps: 1, span_us })
         } else {
-            Err(Reason::BadValue)
+            Err(DropReason::BadValue)
         };
     }
-    let next = next.ok_or(Reason::LastStep)?;
+    let next = next.ok_or(DropReason::LastStep)?;
     if next.step_id <= step.step_id {
-        return Err(Reason::Duplicate);
+        return Err(DropReason::Duplicate);
     }
     if next.start_ns <= step.start_ns {
-        return Err(Reason::ClockJump);
+        return Err(DropReason::ClockJump);
     }
     let span_us = ns_to_us(next.start_ns - step.start_ns);
     let interval = Interval { first, steps: next.step_id - step.step_id, span_us };
-    if MICROSECONDS.contains(interval.period_us()) { Ok(interval) } else { Err(Reason::ClockJump) }
+    if MICROSECONDS.contains(interval.period_us()) { Ok(interval) } else { Err(DropReason::ClockJump) }
 }

@@ -1,6 +1,6 @@
 //! Traces made by hand: what is kept, what is left out and why.
 
-use super::dropped::Reason;
+use super::dropped::DropReason;
 use super::periods::{Cleaning, Periods, periods};
 use super::step::{Interval, StepRecord, StepTrace};
 
@@ -33,7 +33,7 @@ fn judged(steps: Vec<StepRecord>) -> Periods {
     periods(&StepTrace { steps, ..StepTrace::default() }, &Cleaning::default())
 }
 
-fn reasons(periods: &Periods) -> Vec<(usize, Reason)> {
+fn reasons(periods: &Periods) -> Vec<(usize, DropReason)> {
     periods.times.iter().enumerate().filter_map(|(step, time)| Some((step, time.err()?))).collect()
 }
 
@@ -50,7 +50,7 @@ fn delayed(mut steps: Vec<StepRecord>, index: usize, by_ms: u64) -> Vec<StepReco
 #[test]
 fn an_even_trace_loses_its_last_step_alone() {
     let found = judged(busy());
-    assert_eq!(reasons(&found), [(59, Reason::LastStep)]);
+    assert_eq!(reasons(&found), [(59, DropReason::LastStep)]);
     assert_eq!(found.intervals().count(), 59);
     assert_eq!(found.median_period_us(), Some(10_000.0));
 }
@@ -68,7 +68,7 @@ fn steps_that_were_not_sampled_share_the_time() {
 fn the_engines_first_steps_are_left_out_by_their_numbers() {
     let steps = (0..10).map(|index| decodes(95 + index, 10 * index, 64)).collect();
     let found = judged(steps);
-    assert_eq!(found.dropped().count(Reason::WarmUp), 5);
+    assert_eq!(found.dropped().count(DropReason::WarmUp), 5);
     assert_eq!(intervals(&found)[0].first, 5);
 }
 
@@ -79,16 +79,16 @@ fn empty_and_preempting_steps_are_left_out() {
     steps[30].num_preempted = Some(1);
     let trace = StepTrace { steps, ..StepTrace::default() };
     let found = periods(&trace, &Cleaning::default());
-    assert_eq!(reasons(&found), [(20, Reason::Empty), (30, Reason::Preemption), (59, Reason::LastStep)]);
+    assert_eq!(reasons(&found), [(20, DropReason::Empty), (30, DropReason::Preemption), (59, DropReason::LastStep)]);
     let kept = periods(&trace, &Cleaning { drop_preemptions: false, ..Cleaning::default() });
-    assert_eq!(kept.dropped().count(Reason::Preemption), 0);
+    assert_eq!(kept.dropped().count(DropReason::Preemption), 0);
 }
 
 #[test]
 fn a_pause_is_a_gap_from_five_times_the_pace() {
     // 10 ms and 45 more: 5.5 times the pace; 10 ms and 35 more: 4.5 times.
-    assert_eq!(reasons(&judged(delayed(busy(), 20, 45))), [(20, Reason::Gap), (59, Reason::LastStep)]);
-    assert_eq!(reasons(&judged(delayed(busy(), 20, 35))), [(59, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(delayed(busy(), 20, 45))), [(20, DropReason::Gap), (59, DropReason::LastStep)]);
+    assert_eq!(reasons(&judged(delayed(busy(), 20, 35))), [(59, DropReason::LastStep)]);
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_long_chunk_is_no_gap() {
     // 8192 tokens are worth 64 steps; 300 ms are 30 of them.
     let mut steps = delayed(busy(), 20, 290);
     steps[20] = with_prompt(steps[20].clone(), 8192);
-    assert_eq!(reasons(&judged(steps)), [(59, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(steps)), [(59, DropReason::LastStep)]);
     // 200 tokens are not: 10 · (1 + 200/128) · 5 = 128 ms.
     let mut steps = delayed(busy(), 20, 290);
     steps[20] = with_prompt(steps[20].clone(), 200);
-    assert_eq!(reasons(&judged(steps)), [(20, Reason::Gap), (59, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(steps)), [(20, DropReason::Gap), (59, DropReason::LastStep)]);
 }
 
 #[test]
@@ -108,22 +108,25 @@ fn clocks_that_stand_run_back_or_jump_are_told() {
     let mut steps = busy();
     steps[20].start_ns = steps[19].start_ns;
     // 19 → 20 takes no time; 20 → 21 takes 20 ms.
-    assert_eq!(reasons(&judged(steps)), [(19, Reason::ClockJump), (59, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(steps)), [(19, DropReason::ClockJump), (59, DropReason::LastStep)]);
     let mut steps = busy();
     steps[20].start_ns = 5 * MS;
-    assert_eq!(reasons(&judged(steps)), [(19, Reason::ClockJump), (20, Reason::Gap), (59, Reason::LastStep)]);
+    assert_eq!(
+        reasons(&judged(steps)),
+        [(19, DropReason::ClockJump), (20, DropReason::Gap), (59, DropReason::LastStep)]
+    );
     let mut steps = busy();
     steps[20].start_ns = steps[19].start_ns + 400_000;
-    assert_eq!(reasons(&judged(steps)), [(19, Reason::ClockJump), (59, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(steps)), [(19, DropReason::ClockJump), (59, DropReason::LastStep)]);
     let constant = (0..5).map(|index| decodes(1000 + index, 7, 64)).collect();
-    assert_eq!(judged(constant).dropped().count(Reason::ClockJump), 4);
+    assert_eq!(judged(constant).dropped().count(DropReason::ClockJump), 4);
 }
 
 #[test]
 fn a_number_that_comes_again_has_no_period() {
     let mut steps = busy();
     steps[21].step_id = steps[20].step_id;
-    assert_eq!(judged(steps).dropped().count(Reason::Duplicate), 1);
+    assert_eq!(judged(steps).dropped().count(DropReason::Duplicate), 1);
 }
 
 /// Requests one at a time: 20 steps of 10 ms, a step without tokens, half a second of nothing.
@@ -145,7 +148,7 @@ fn an_engine_that_idles_after_every_request_keeps_its_pace() {
     let found = judged(one_at_a_time(|_| true));
     assert_eq!(found.intervals().count(), 2000);
     assert!(found.intervals().all(|of| (of.period_us() - 10_000.0).abs() < 1e-9));
-    assert_eq!(found.dropped().count(Reason::Empty), 100);
+    assert_eq!(found.dropped().count(DropReason::Empty), 100);
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn idling_between_samples_is_found_at_low_load() {
     // Every seventh and eighth step: three of ten intervals hold half a second of nothing.
     let found = judged(one_at_a_time(|id| id % 8 < 2));
     assert!(found.intervals().count() > 300, "{}", found.intervals().count());
-    assert!(found.dropped().count(Reason::Gap) > 50, "{:?}", found.dropped());
+    assert!(found.dropped().count(DropReason::Gap) > 50, "{:?}", found.dropped());
     let slowest_us = found.intervals().map(|of| of.period_us()).fold(0.0, f64::max);
     assert!(slowest_us <= 10_000.0 + 1e-9, "{slowest_us}");
 }
@@ -174,7 +177,7 @@ fn idling_is_found_where_it_is_in_most_intervals() {
 fn timed_forward_passes_need_no_clock() {
     let timed = |step_id, gpu_time_us| StepRecord { gpu_time_us: Some(gpu_time_us), ..decodes(step_id, 0, 4) };
     let found = judged(vec![timed(500, 8_000.0), timed(510, -1.0), timed(511, f64::NAN), timed(512, 9_000.0)]);
-    assert_eq!(reasons(&found), [(1, Reason::BadValue), (2, Reason::BadValue)]);
+    assert_eq!(reasons(&found), [(1, DropReason::BadValue), (2, DropReason::BadValue)]);
     let spans: Vec<(u64, f64)> = found.intervals().map(|of| (of.steps, of.span_us)).collect();
     assert_eq!(spans, [(1, 8_000.0), (1, 9_000.0)]);
 }
@@ -182,5 +185,5 @@ fn timed_forward_passes_need_no_clock() {
 #[test]
 fn no_step_and_one_step_have_no_interval() {
     assert_eq!(judged(Vec::new()), Periods::default());
-    assert_eq!(reasons(&judged(vec![decodes(1000, 0, 1)])), [(0, Reason::LastStep)]);
+    assert_eq!(reasons(&judged(vec![decodes(1000, 0, 1)])), [(0, DropReason::LastStep)]);
 }

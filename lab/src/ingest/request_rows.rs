@@ -3,31 +3,31 @@
 use std::collections::HashSet;
 
 use super::capture::Capture;
-use super::dropped::{Dropped, Reason};
+use super::dropped::{DropReason, Dropped};
 use super::request::RequestRow;
 use super::step::Run;
 use super::token::RequestTokens;
 
 /// A request and the times of its tokens, where they are told.
-pub(super) type Found = (RequestRow, Option<RequestTokens>);
+pub(super) type RowAndTokens = (RequestRow, Option<RequestTokens>);
 
 /// A request that was found, or why it is left out.
-pub(super) type Row = std::result::Result<Found, Reason>;
+pub(super) type CheckedRow = std::result::Result<RowAndTokens, DropReason>;
 
 /// Requests of one run as they come in.
 #[derive(Default)]
-pub(super) struct Rows {
-    pub(super) requests: Vec<Found>,
+pub(super) struct CheckedRows {
+    pub(super) requests: Vec<RowAndTokens>,
     ids: HashSet<Box<str>>,
     dropped: Dropped,
 }
 
-impl Rows {
+impl CheckedRows {
     /// Adds a request.
-    pub(super) fn add(&mut self, row: Row) {
+    pub(super) fn add(&mut self, row: CheckedRow) {
         match row.and_then(checked) {
             Err(reason) => self.dropped.add(reason),
-            Ok((row, _)) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(Reason::Duplicate),
+            Ok((row, _)) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(DropReason::Duplicate),
             Ok(found) => self.requests.push(found),
         }
     }
@@ -46,10 +46,10 @@ impl Rows {
 }
 
 /// A client's request has an arrival and an end, and its first response in between.
-fn checked((row, tokens): Found) -> Row {
+fn checked((row, tokens): RowAndTokens) -> CheckedRow {
     let (Some(arrived_ns), Some(departed_ns)) = (row.arrived_ns, row.departed_ns) else {
-        return Err(Reason::Incomplete);
+        return Err(DropReason::Incomplete);
     };
     let first_ns = row.first_response_ns.unwrap_or(arrived_ns);
-    if (arrived_ns..=departed_ns).contains(&first_ns) { Ok((row, tokens)) } else { Err(Reason::BadValue) }
+    if (arrived_ns..=departed_ns).contains(&first_ns) { Ok((row, tokens)) } else { Err(DropReason::BadValue) }
 }

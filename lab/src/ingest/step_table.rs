@@ -11,7 +11,7 @@ use ridgepoint_replay::input::{Columns, Row};
 use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
-use super::dropped::Reason;
+use super::dropped::DropReason;
 use super::format::Format;
 use super::periods::Periods;
 use super::request_cell::{read_cell, write_cell};
@@ -37,12 +37,12 @@ pub static COLUMNS: LazyLock<&'static str> =
 struct Cells {
     steps_to_next: Option<u64>,
     period_us: Option<f64>,
-    left_out: Option<Reason>,
+    left_out: Option<DropReason>,
     requests: Option<String>,
 }
 
 /// The time of a step, or why it has none.
-type StepTime = std::result::Result<Interval, Reason>;
+type StepTime = std::result::Result<Interval, DropReason>;
 
 /// A run in a step table.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::dropped::Reason;
+use super::dropped::DropReason;
 use super::periods::{Cleaning, Periods, periods};
 use super::step::{Interval, Run, StepRecord, StepTrace};
 use super::step_table::{COLUMNS, TableRun, read, read_runs, write};
@@ -152,8 +152,13 @@ fn label() -> impl Strategy<Value = Option<String>> {
     proptest::option::of("[a-z ,\"/\n0-9é]{1,12}")
 }
 
-fn reason() -> impl Strategy<Value = Reason> {
-    prop_oneof![Just(Reason::WarmUp), Just(Reason::Gap), Just(Reason::ClockJump), Just(Reason::LastStep)]
+fn reason() -> impl Strategy<Value = DropReason> {
+    prop_oneof![
+        Just(DropReason::WarmUp),
+        Just(DropReason::Gap),
+        Just(DropReason::ClockJump),
+        Just(DropReason::LastStep)
+    ]
 }
 
 fn request() -> impl Strategy<Value = Request> {

@@ -17,11 +17,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::capture::Capture;
-use super::dropped::Reason;
+use super::dropped::DropReason;
 use super::file_name;
 use super::format::Format;
 use super::request::RequestRow;
-use super::request_rows::{Row, Rows};
+use super::request_rows::{CheckedRow, CheckedRows};
 use super::step::Run;
 use super::token::{Chunk, RequestTokens};
 use super::unknown_names::UnknownNames;
@@ -69,7 +69,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         }
         let parser = &mut serde_json::Deserializer::from_slice(text);
         let mut names = UnknownNames::default();
-        match serde_ignored::deserialize::<_, _, Line>(parser, |name| names.add(&name.to_string())) {
+        match serde_ignored::deserialize::<_, _, TokenLine>(parser, |name| names.add(&name.to_string())) {
             Ok(mut of) => {
                 if let Some(found) = of.meta.take() {
                     if has_meta {
@@ -120,7 +120,7 @@ struct Meta {
 /// A line: a request, or `meta`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Line {
+struct TokenLine {
     meta: Option<Meta>,
     request_id: Option<Value>,
     prompt_tokens: Option<u64>,
@@ -161,12 +161,12 @@ struct Context {
 /// Requests as they come in.
 #[derive(Default)]
 struct Requests {
-    rows: Rows,
+    rows: CheckedRows,
     by_summary: u64,
 }
 
 impl Requests {
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: TokenLine) {
         let is_summary = line.itl_ms.is_none() && line.itl_summary.is_some();
         let kept = self.rows.requests.len();
         self.rows.add(request(line, self.rows.added()));
@@ -197,20 +197,22 @@ impl Requests {
 }
 
 /// A request and, where its gaps are told, its tokens.
-fn request(line: Line, position: u64) -> Row {
+fn request(line: TokenLine, position: u64) -> CheckedRow {
     let request_id = match line.request_id {
         None | Some(Value::Null) => format!("line-{position}"),
         Some(Value::String(text)) if !text.is_empty() => text,
         Some(other) => other.to_string(),
     };
     if matches!(line.finish_reason.as_deref(), Some("error")) {
-        return Err(Reason::Failed);
+        return Err(DropReason::Failed);
     }
-    let (Some(arrival_ms), Some(ttft_ms)) = (line.arrival_ms, line.ttft_ms) else { return Err(Reason::Incomplete) };
-    let (Some(prompt), Some(output)) = (line.prompt_tokens, line.output_tokens) else { return Err(Reason::Incomplete) };
+    let (Some(arrival_ms), Some(ttft_ms)) = (line.arrival_ms, line.ttft_ms) else { return Err(DropReason::Incomplete) };
+    let (Some(prompt), Some(output)) = (line.prompt_tokens, line.output_tokens) else {
+        return Err(DropReason::Incomplete);
+    };
     let (arrived_ns, ttft_ns) = (nanoseconds(arrival_ms)?, nanoseconds(ttft_ms)?);
     if prompt == 0 || output == 0 || line.cached_tokens.is_some_and(|cached| cached > prompt) {
-        return Err(Reason::BadValue);
+        return Err(DropReason::BadValue);
     }
     let first_ns = arrived_ns.saturating_add(ttft_ns);
     let (departed_ns, chunks) = match (line.itl_ms, line.itl_summary) {
@@ -223,8 +225,8 @@ fn request(line: Line, position: u64) -> Row {
             (first_ns.saturating_add(total_ns), None)
         }
         (None, None) if output == 1 => (first_ns, Some(chunks(first_ns, 1, &[], None, None)?)),
-        (None, None) => return Err(Reason::Incomplete),
-        (Some(_), Some(_)) => return Err(Reason::BadValue),
+        (None, None) => return Err(DropReason::Incomplete),
+        (Some(_), Some(_)) => return Err(DropReason::BadValue),
     };
     let row = RequestRow {
         request_id: request_id.as_str().into(),
@@ -250,24 +252,24 @@ fn chunks(
     gaps_ms: &[f64],
     tokens: Option<&[u32]>,
     context: Option<&Context>,
-) -> std::result::Result<Vec<Chunk>, Reason> {
+) -> std::result::Result<Vec<Chunk>, DropReason> {
     let is_wrong = |length: usize| length != gaps_ms.len();
     if tokens.is_some_and(|tokens| is_wrong(tokens.len()))
         || context.is_some_and(|of| is_wrong(of.num_running.len()) || is_wrong(of.prefill_tokens.len()))
     {
-        return Err(Reason::BadValue);
+        return Err(DropReason::BadValue);
     }
     let of_gap = |at: usize| tokens.map_or(Some(1), |tokens| tokens.get(at).copied());
     let later: u64 = (0..gaps_ms.len()).filter_map(of_gap).map(u64::from).sum();
     let first = output_tokens.checked_sub(later).and_then(|first| u32::try_from(first).ok()).filter(|first| *first > 0);
     let mut time_ns = first_ns;
     let mut chunks = Vec::with_capacity(gaps_ms.len() + 1);
-    chunks.push(Chunk { time_ns, num_tokens: first.ok_or(Reason::BadValue)?, ..Chunk::default() });
+    chunks.push(Chunk { time_ns, num_tokens: first.ok_or(DropReason::BadValue)?, ..Chunk::default() });
     for (at, gap_ms) in gaps_ms.iter().enumerate() {
         time_ns = time_ns.saturating_add(nanoseconds(*gap_ms)?);
         chunks.push(Chunk {
             time_ns,
-            num_tokens: of_gap(at).filter(|tokens| *tokens > 0).ok_or(Reason::BadValue)?,
+            num_tokens: of_gap(at).filter(|tokens| *tokens > 0).ok_or(DropReason::BadValue)?,
             num_running: context.and_then(|of| of.num_running.get(at).copied()),
             prefill_tokens: context.and_then(|of| of.prefill_tokens.get(at).copied()),
         });
@@ -275,9 +277,9 @@ fn chunks(
     Ok(chunks)
 }
 
-fn nanoseconds(ms: f64) -> std::result::Result<u64, Reason> {
+fn nanoseconds(ms: f64) -> std::result::Result<u64, DropReason> {
     let is_time = (0.0..=MAX_MS).contains(&ms);
-    is_time.then(|| (ms * NS_PER_MS as f64).round() as u64).ok_or(Reason::BadValue)
+    is_time.then(|| (ms * NS_PER_MS as f64).round() as u64).ok_or(DropReason::BadValue)
 }
 
 /// OpenAI's reasons under the names of the request table.

@@ -25,7 +25,7 @@ fn the_product_is_in_order_and_hand_counted() {
     assert_eq!(found.len(), 48);
     let of = |at: usize| {
         let (server, load) = (&found[at].server.value, &found[at].load.value);
-        (server.model.as_str(), server.hardware.as_str(), server.deployment.max_num_seqs, load.rate_per_s)
+        (server.model.as_str(), server.hardware.as_str(), server.deployment.max_num_seqs, load.generated.request_rate)
     };
     assert_eq!(of(0), ("llama-2-7b", "h100", 8, Some(1.0)));
     assert_eq!(of(1), ("llama-2-7b", "h100", 8, Some(2.0)));
@@ -134,7 +134,10 @@ fn a_profile_is_not_shared_out_to_replicas() {
     let error = problems(&text).join("; ");
     assert!(error.contains("server.data_parallel_size = 2 with load.profile"), "{error}");
     let grid = Grid::parse("grid.toml", &text.replace("[1, 2]", "1")).unwrap();
-    assert_eq!((grid.num_configurations(), grid.configurations().next().unwrap().load.value.rate_per_s), (1, None));
+    assert_eq!(
+        (grid.num_configurations(), grid.configurations().next().unwrap().load.value.generated.request_rate),
+        (1, None)
+    );
 }
 
 /// A grid with these lines in `[server]`.

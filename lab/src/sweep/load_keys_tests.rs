@@ -1,6 +1,6 @@
 //! Tests of loads: their product, which keys go together, and what a replica gets of them.
 
-use ridgepoint_replay::workload::ReplicaShare;
+use ridgepoint_replay::workload::{NormalLengths, ReplicaShare};
 
 use super::*;
 use crate::sweep::Grid;
@@ -58,7 +58,10 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
     let Loads { points: found, varied, .. } = loads(text);
     // 3 inputs × 1 output × 2 shapes × 2 rates × 2 seeds.
     assert_eq!(found.len(), 24);
-    let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].rate_per_s, found[at].seed);
+    let of = |at: usize| {
+        let load = found[at].generated;
+        (load.input_len.unwrap(), load.burstiness.unwrap(), load.request_rate, found[at].seed)
+    };
     assert_eq!(of(0), (NormalLengths::fixed(10), 0.5, Some(1.0), 7));
     assert_eq!(of(1), (NormalLengths::fixed(10), 0.5, Some(1.0), 8));
     assert_eq!(of(2), (NormalLengths::fixed(10), 0.5, Some(2.5), 7));
@@ -71,11 +74,11 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
 #[test]
 fn closed_loops_have_ten_requests_for_each_in_flight_unless_told() {
     let found = loads(&format!("concurrency = [4, 16]\n{LENGTHS}")).points;
-    let of = |load: &LoadPoint| (load.concurrency, load.num_requests);
-    assert_eq!(of(&found[0]), (Some(4), Some(40)));
-    assert_eq!(of(&found[1]), (Some(16), Some(160)));
+    let of = |load: &LoadPoint| (load.generated.concurrency, load.generated.count());
+    assert_eq!(of(&found[0]), (Some(4), 40));
+    assert_eq!(of(&found[1]), (Some(16), 160));
     let found = loads(&format!("concurrency = 4\nnum_requests = 9\n{LENGTHS}"));
-    assert_eq!(found.points[0].num_requests, Some(9));
+    assert_eq!(found.points[0].generated.count(), 9);
     assert_eq!(sent(&found.source, &found.points[0], None, 1).len(), 4, "the rest is sent as others finish");
     assert_eq!(sent(&found.source, &found.points[0], None, 2).len(), 2);
 }
@@ -107,7 +110,7 @@ fn lengths_can_be_drawn() {
 fn a_list_is_sent_as_it_is_or_at_a_rate() {
     let (_folder, path) = file();
     let found = loads(&format!("requests = '{path}'"));
-    assert_eq!((found.points.len(), found.points[0].rate_per_s), (1, None));
+    assert_eq!((found.points.len(), found.points[0].generated.request_rate), (1, None));
     let as_recorded = sent(&found.source, &found.points[0], None, 1);
     assert_eq!(as_recorded, [(10_000_000_000, 1), (11_000_000_000, 2), (12_000_000_000, 3), (14_000_000_000, 4)]);
     // Twice its own rate is half its times; the second of two replicas' requests are left out.
@@ -121,17 +124,17 @@ fn a_list_is_sent_as_it_is_or_at_a_rate() {
 fn sessions_are_made_of_turns_and_share_a_prefix() {
     let text = "request_rate_per_s = 2\nnum_sessions = 6\nturns = [1, 3]\nprefix_len_tokens = 50\nthink_time_s = 2.5\n";
     let found = loads(&format!("{text}{LENGTHS}"));
-    let session = |turns| SessionPoint { turns, prefix_len_tokens: 50, think_time_s: 2.5 };
-    assert_eq!(found.points[1].session, Some(session(3)));
+    let session = |load: &LoadPoint| (load.generated.turns, load.generated.prefix_len, load.generated.think_time_s);
+    assert_eq!(session(&found.points[1]), (Some(3), Some(50), Some(2.5)));
     assert_eq!((found.source.num_requests(&found.points[0]), found.source.num_requests(&found.points[1])), (6, 18));
     assert_eq!((found.varied[0].as_str(), found.varied[1].as_str()), ("turns 1", "turns 3"));
     // What nobody waits for is the first turns, half of them on one of two replicas.
     let first = sent(&found.source, &found.points[1], Some(2.0), 2);
     assert_eq!((first.len(), first[0].1), (3, 150));
     let found = loads(&format!("concurrency = 4\nturns = 2\n{LENGTHS}"));
-    assert_eq!((found.points[0].num_requests, found.source.num_requests(&found.points[0])), (Some(40), 80));
+    assert_eq!((found.points[0].generated.count(), found.source.num_requests(&found.points[0])), (40, 80));
     let found = loads(&format!("concurrency = 4\nprefix_len_tokens = 9\n{LENGTHS}"));
-    assert_eq!(found.points[0].session, Some(SessionPoint { turns: 1, prefix_len_tokens: 9, think_time_s: 0.0 }));
+    assert_eq!(session(&found.points[0]), (None, Some(9), None));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("turns.csv");
     let rows = "session_id,arrival,input_len,output_len\na,10,1,1\nb,14,2,1\na,,3,1\n";
@@ -146,18 +149,18 @@ fn sessions_are_made_of_turns_and_share_a_prefix() {
 fn keys_that_do_not_go_together_are_told() {
     let (_folder, path) = file();
     for (text, said) in [
-        (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give one of request_rate_per_s, concurrency"),
+        (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give one of request_rate, concurrency"),
         (
             format!("concurrency = 1\nrequest_rate_per_s = 1\nnum_requests = 1\n{LENGTHS}"),
-            "[load] has concurrency and request_rate_per_s",
+            "[load] has concurrency and request_rate",
         ),
         (format!("requests = '{path}'\nconcurrency = 1"), "[load] has requests and concurrency: give one of"),
-        (format!("concurrency = 1\nburstiness = 2\n{LENGTHS}"), "load.burstiness = 2 has no place beside concurrency"),
+        (format!("concurrency = 1\nburstiness = 2\n{LENGTHS}"), "load.burstiness = 2 cannot be given with concurrency"),
         (format!("requests = '{path}'\nseed = 3"), "load.seed = 3 changes nothing"),
-        (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len_tokens = 3 has no place beside a file"),
+        (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len = 3 cannot be given with requests"),
         (format!("requests = '{path}'\nrequests_format = 'xml'"), "load.requests_format = \"xml\" must be one of csv"),
-        (format!("request_rate_per_s = 1\n{LENGTHS}"), "num_requests is missing"),
-        ("request_rate_per_s = 1\nnum_requests = 2".to_owned(), "load.input_len_tokens is missing"),
+        (format!("request_rate_per_s = 1\n{LENGTHS}"), "load.request_rate = 1 needs num_requests or num_sessions"),
+        ("request_rate_per_s = 1\nnum_requests = 2".to_owned(), "load.request_rate = 1 needs input_len"),
         ("requests = 'no/such.csv'".to_owned(), "[load] requests: no/such.csv"),
         ("profile = 'no/such.yaml'".to_owned(), "[load] profile: no/such.yaml"),
         (
@@ -166,14 +169,17 @@ fn keys_that_do_not_go_together_are_told() {
             "load.input_len_tokens = {",
         ),
         (format!("concurrency = 1\n{LENGTHS}rate = 5"), "load.rate is not a known key"),
-        (format!("concurrency = 1\nthink_time_s = 1\n{LENGTHS}"), "load.think_time_s = 1 is of sessions: give turns"),
+        (
+            format!("concurrency = 1\nthink_time_s = 1\n{LENGTHS}"),
+            "load.think_time_s = 1 needs turns: it is of sessions",
+        ),
         (
             format!("request_rate_per_s = 1\nturns = 2\nnum_requests = 5\n{LENGTHS}"),
-            "load.num_requests = 5 has no place beside turns: give num_sessions",
+            "load.num_requests = 5 cannot be given with turns: give num_sessions",
         ),
-        (format!("request_rate_per_s = 1\nturns = 2\n{LENGTHS}"), "num_sessions is missing"),
+        (format!("request_rate_per_s = 1\nturns = 2\n{LENGTHS}"), "needs num_requests or num_sessions"),
         (format!("concurrency = 1\nturns = 0\n{LENGTHS}"), "load.turns = 0 must be a whole number from 1"),
-        (format!("requests = '{path}'\nturns = 2"), "load.turns = 2 has no place beside a file"),
+        (format!("requests = '{path}'\nturns = 2"), "load.turns = 2 cannot be given with requests"),
     ] {
         let problems = problems(&text);
         assert!(problems.iter().any(|problem| problem.contains(said)), "'{said}' is not in {problems:?}");
@@ -184,9 +190,9 @@ fn keys_that_do_not_go_together_are_told() {
 fn limits_bring_the_rate_themselves() {
     let (_folder, path) = file();
     let found = read(&format!("num_requests = 5\nseed = [1, 2]\n{LENGTHS}"), SLO).ok().unwrap();
-    assert_eq!((found.points.len(), found.points[0].rate_per_s), (2, None));
+    assert_eq!((found.points.len(), found.points[0].generated.request_rate), (2, None));
     let found = read(&format!("requests = '{path}'"), SLO).ok().unwrap();
-    assert_eq!(found.points[0].rate_per_s, None);
+    assert_eq!(found.points[0].generated.request_rate, None);
     let problems = read(&format!("request_rate_per_s = 5\nnum_requests = 5\n{LENGTHS}"), SLO).err().unwrap();
     assert!(problems[0].contains("with [slo], which finds the highest rate, give requests or none"), "{problems:?}");
     std::fs::write(&path, "arrival,input_len,output_len\n3,1,1\n3,2,1\n").unwrap();

@@ -10,7 +10,7 @@ use ridgepoint::{Error, Result};
 use super::row::Row;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum RowFileFormat {
     Csv,
     Json,
     JsonLines,
@@ -21,7 +21,7 @@ enum Format {
 pub struct RowFile {
     /// Its path.
     pub path: PathBuf,
-    format: Format,
+    format: RowFileFormat,
 }
 
 impl RowFile {
@@ -32,9 +32,9 @@ impl RowFile {
     pub fn new(path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let format = match ending.as_deref() {
-            Some("csv") => Format::Csv,
-            Some("json") => Format::Json,
-            Some("jsonl") => Format::JsonLines,
+            Some("csv") => RowFileFormat::Csv,
+            Some("json") => RowFileFormat::Json,
+            Some("jsonl") => RowFileFormat::JsonLines,
             _ => {
                 let name = path.display().to_string();
                 return Err(Error::invalid_argument("out", name, "must end in .csv, .json or .jsonl"));
@@ -50,16 +50,16 @@ impl RowFile {
     /// Those of `out`.
     pub fn write(&self, mut out: impl Write, rows: &[Row]) -> io::Result<()> {
         match self.format {
-            Format::Csv => {
+            RowFileFormat::Csv => {
                 let mut lines = csv::Writer::from_writer(&mut out);
                 rows.iter().try_for_each(|row| lines.serialize(row))?;
                 lines.flush()?;
             }
-            Format::Json => {
+            RowFileFormat::Json => {
                 serde_json::to_writer_pretty(&mut out, rows)?;
                 out.write_all(b"\n")?;
             }
-            Format::JsonLines => {
+            RowFileFormat::JsonLines => {
                 for row in rows {
                     serde_json::to_writer(&mut out, row)?;
                     out.write_all(b"\n")?;
@@ -78,12 +78,12 @@ impl RowFile {
             |error: &dyn Display| Error::parse(&*self.path, format!("is no table of a sweep: {error}; {WAY_OUT}"));
         let file = Input::open(FileKind::SweepTable, &self.path)?.stream();
         match self.format {
-            Format::Csv => {
+            RowFileFormat::Csv => {
                 let rows = csv::Reader::from_reader(file).into_deserialize();
                 rows.collect::<std::result::Result<_, _>>().map_err(|error: csv::Error| fault(&error))
             }
-            Format::Json => serde_json::from_reader(file).map_err(|error| fault(&error)),
-            Format::JsonLines => {
+            RowFileFormat::Json => serde_json::from_reader(file).map_err(|error| fault(&error)),
+            RowFileFormat::JsonLines => {
                 let rows = serde_json::Deserializer::from_reader(file).into_iter();
                 rows.collect::<serde_json::Result<_>>().map_err(|error| fault(&error))
             }

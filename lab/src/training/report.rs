@@ -11,7 +11,7 @@ use super::step_rows::{StepRow, step_lines};
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::FIRST;
 use crate::fit::Alignment;
-use crate::ingest::{Dropped, Reason, RequestTrace, write_rows};
+use crate::ingest::{DropReason, Dropped, RequestTrace, write_rows};
 use ridgepoint::latency::{BlackBox, FittedBlackBox, HostTimes};
 
 /// The labels of a row, behind its own columns.
@@ -67,7 +67,7 @@ impl Training {
         let mut runs = Vec::new();
         for (case, alignment) in cases.iter().zip(alignments) {
             let (queue, left_out) = queue_rows(case, requests);
-            report.alpha_left_out.add_many(Reason::Incomplete, left_out as u64);
+            report.alpha_left_out.add_many(DropReason::Incomplete, left_out as u64);
             report.beta_left_out.merge(&case.dropped);
             let steps = StepRow::of(case, *alignment);
             report.alpha_rows += queue.len();

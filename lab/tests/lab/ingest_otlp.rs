@@ -5,7 +5,7 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Capture, DirectionLog, Reason, RequestRow, Whole, otlp};
+use ridgepoint_lab::ingest::{Capture, DirectionLog, DropReason, RequestRow, Whole, otlp};
 use serde_json::{Value, json};
 
 use ingest_support::{api_span, attributes, core_span, event, export, snapshot, span, summary};
@@ -180,7 +180,7 @@ fn stock_spans_become_requests_on_the_unix_clock() {
     assert_eq!((row.temperature, row.top_p), (Some(0.0), Some(1.0)));
     // A negative, a missing and a too short duration.
     for (e2e, reason) in
-        [(json!(-1.5), Reason::BadValue), (json!({}), Reason::Incomplete), (json!(0.125), Reason::BadValue)]
+        [(json!(-1.5), DropReason::BadValue), (json!({}), DropReason::Incomplete), (json!(0.125), DropReason::BadValue)]
     {
         let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(e2e)])]);
         assert_eq!((read.requests_read(), read.dropped_requests.count(reason)), (1, 1));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ridgepoint_lab::ingest::format::Format;
-use ridgepoint_lab::ingest::{Reason, otlp};
+use ridgepoint_lab::ingest::{DropReason, otlp};
 use serde_json::{Value, json};
 
 use crate::ingest_otlp::{ENGINE, STEPS, message, read_lines, read_text, service};
@@ -42,7 +42,7 @@ fn bad_records_are_counted_by_reason_and_the_rest_is_kept() {
     assert_eq!(read.steps[0].steps.iter().map(|step| step.step_id).collect::<Vec<_>>(), [8, 9]);
     assert_eq!(read.steps_read(), 9);
     let count = |reason| read.dropped_steps.count(reason);
-    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
+    assert_eq!((count(DropReason::Duplicate), count(DropReason::BadValue), count(DropReason::Incomplete)), (1, 5, 1));
     assert!(read.notes.iter().any(|note| note.contains("sorted")), "{:?}", read.notes);
 
     let backwards = span(
@@ -70,7 +70,7 @@ fn bad_records_are_counted_by_reason_and_the_rest_is_kept() {
     assert_eq!(read.requests[0].requests.len(), 1);
     assert_eq!(read.requests_read(), 6);
     let count = |reason| read.dropped_requests.count(reason);
-    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 2, 2));
+    assert_eq!((count(DropReason::Duplicate), count(DropReason::BadValue), count(DropReason::Incomplete)), (1, 2, 2));
     assert!(read.notes.iter().any(|note| note == "spans that are not read: GET /health (1)"), "{:?}", read.notes);
 }
 
@@ -112,7 +112,7 @@ fn requests_on_a_clock_in_another_unit_are_bad_values() {
         spans.push(one);
     }
     let read = read_lines(&[export(&service(), ENGINE, spans)]);
-    assert_eq!((read.requests_read(), read.dropped_requests.count(Reason::BadValue)), (3, 3));
+    assert_eq!((read.requests_read(), read.dropped_requests.count(DropReason::BadValue)), (3, 3));
     assert!(read.notes[0].contains("ts.monotonic advances 1.000e-6 times"), "{:?}", read.notes);
 }
 

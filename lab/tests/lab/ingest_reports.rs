@@ -7,7 +7,7 @@ use ridgepoint::Result;
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::reports::{guidellm, inference_perf, vllm_bench};
-use ridgepoint_lab::ingest::{Capture, Numbers, Reason, RequestRow, RequestTrace, Run, Whole, request_table};
+use ridgepoint_lab::ingest::{Capture, DropReason, Numbers, RequestRow, RequestTrace, Run, Whole, request_table};
 use serde_json::{Value, json};
 
 type Reader = fn(&Path) -> Result<Capture>;
@@ -59,7 +59,7 @@ fn every_layout_of_inference_perf_is_read() {
     let read = read_text(by_format, &report.to_string()).unwrap();
     assert_eq!(read.requests_read(), 10);
     let count = |reason| read.dropped_requests.count(reason);
-    assert_eq!((count(Reason::Failed), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
+    assert_eq!((count(DropReason::Failed), count(DropReason::BadValue), count(DropReason::Incomplete)), (1, 5, 1));
     assert_eq!(read.requests[0].run.experiment, "load-3");
     let expected = RequestRow {
         request_id: "0".into(),
@@ -147,7 +147,7 @@ fn every_benchmark_of_guidellm_is_a_run() {
     let read = read_text(by_format, &report.to_string()).unwrap();
     assert_eq!((read.requests_read(), read.notes.len()), (11, 0));
     let count = |reason| read.dropped_requests.count(reason);
-    assert_eq!((count(Reason::Failed), count(Reason::Incomplete), count(Reason::Duplicate)), (4, 3, 1));
+    assert_eq!((count(DropReason::Failed), count(DropReason::Incomplete), count(DropReason::Duplicate)), (4, 3, 1));
     let names: Vec<_> =
         read.requests.iter().map(|trace| (trace.run.experiment.as_str(), trace.requests.len())).collect();
     assert_eq!(names, [("load-3/0", 2), ("load-3/1", 1)]);
@@ -186,7 +186,10 @@ fn a_detailed_vllm_benchmark_has_responses_from_first_to_last_token() {
     assert_eq!((appended.requests_read(), names), (10, vec!["load-3/0", "load-3/1"]));
     let read = read_text(by_format, &result.to_string()).unwrap();
     assert_eq!(read.requests_read(), 5);
-    assert_eq!((read.dropped_requests.count(Reason::Failed), read.dropped_requests.count(Reason::BadValue)), (1, 2));
+    assert_eq!(
+        (read.dropped_requests.count(DropReason::Failed), read.dropped_requests.count(DropReason::BadValue)),
+        (1, 2)
+    );
     let trace = &read.requests[0];
     assert_eq!(trace.run.model.as_deref(), Some("meta-llama/Llama-3.1-8B"));
     let times: Vec<_> =

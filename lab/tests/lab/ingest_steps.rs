@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use ridgepoint_lab::ingest::{Capture, Cleaning, Reason, forward_pass, periods, step_csv};
+use ridgepoint_lab::ingest::{Capture, Cleaning, DropReason, forward_pass, periods, step_csv};
 
 const HEADER: &str = "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\
                       batch.decode_tokens,experiment_id,model,workload,tp";
@@ -106,7 +106,7 @@ fn a_broken_row_in_two_hundred_is_counted_and_dropped() {
         "1050,1000000000,1,8,40,8,,llama-2-70b,general,4",
     ] {
         let found = csv(&with_row(bad)).unwrap();
-        assert_eq!(found.dropped_steps.count(Reason::BadValue), 1, "{bad}");
+        assert_eq!(found.dropped_steps.count(DropReason::BadValue), 1, "{bad}");
         assert_eq!((found.steps_read(), found.steps[0].steps.len()), (200, 199), "{bad}");
     }
     assert_eq!(csv(&with_row(row(1050, 1000).trim())).unwrap().dropped_steps.total(), 0);
@@ -143,7 +143,7 @@ fn unsorted_and_repeated_steps_are_sorted_and_counted() {
     let found = csv(&table([(1003, 60), (1000, 0), (1002, 40), (1001, 20), (1002, 41)])).unwrap();
     let ids: Vec<u64> = found.steps[0].steps.iter().map(|step| step.step_id).collect();
     assert_eq!(ids, [1000, 1001, 1002, 1003]);
-    assert_eq!(found.dropped_steps.count(Reason::Duplicate), 1);
+    assert_eq!(found.dropped_steps.count(DropReason::Duplicate), 1);
     assert!(found.notes[0].contains("have been sorted"), "{:?}", found.notes);
     let periods = periods(&found.steps[0], &Cleaning::default());
     assert_eq!(periods.median_period_us(), Some(20_000.0));
@@ -162,10 +162,10 @@ fn microseconds_in_a_column_of_nanoseconds_are_told() {
 fn one_row_and_constant_times_leave_nothing_to_use() {
     let one = csv(&table([(1000, 0)])).unwrap();
     let of_one = periods(&one.steps[0], &Cleaning::default());
-    assert_eq!((of_one.intervals().count(), of_one.dropped().count(Reason::LastStep)), (0, 1));
+    assert_eq!((of_one.intervals().count(), of_one.dropped().count(DropReason::LastStep)), (0, 1));
     let constant = csv(&table((0..9).map(|id| (1000 + id, 5)))).unwrap();
     let of_constant = periods(&constant.steps[0], &Cleaning::default());
-    assert_eq!((of_constant.intervals().count(), of_constant.dropped().count(Reason::ClockJump)), (0, 8));
+    assert_eq!((of_constant.intervals().count(), of_constant.dropped().count(DropReason::ClockJump)), (0, 8));
 }
 
 fn record(counter: u64, wall_time: &str) -> String {
@@ -214,7 +214,10 @@ fn idle_heartbeats_are_empty_and_repeats_are_duplicates() {
         .replacen("\"num_prefill_requests\": 1", "\"num_prefill_requests\": 0", 1)
         .replacen("\"num_decode_requests\": 9", "\"num_decode_requests\": 0", 1);
     let found = metrics(&(record(500, "0.01") + &heartbeat + &record(500, "0.01"))).unwrap();
-    assert_eq!((found.dropped_steps.count(Reason::Empty), found.dropped_steps.count(Reason::Duplicate)), (1, 1));
+    assert_eq!(
+        (found.dropped_steps.count(DropReason::Empty), found.dropped_steps.count(DropReason::Duplicate)),
+        (1, 1)
+    );
     assert_eq!((found.steps_read(), found.steps[0].steps.len()), (3, 1));
 }
 
@@ -293,7 +296,7 @@ fn real_traces_keep_their_steps() {
         assert!(share >= 0.95, "{share}");
         assert!((fastest_us..slowest_us).contains(&median_us), "{median_us}");
         // The engine stood still once in each run, for more than half a second, after a step without tokens.
-        assert_eq!(periods.dropped().count(Reason::Empty), 1);
+        assert_eq!(periods.dropped().count(DropReason::Empty), 1);
         assert!(periods.intervals().all(|of| of.period_us() < 60e3));
     }
 }

@@ -50,7 +50,7 @@ pub struct FittedRates {
 /// Layout of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RatesFile {
     model: String,
     hardware: String,
     storage: String,
@@ -75,7 +75,7 @@ impl FittedRates {
     /// # Errors
     /// Those of [`FittedRates::load`], except `ErrorKind::Io`.
     pub fn from_toml_str(origin: &str, text: &str) -> Result<Self> {
-        let file: File =
+        let file: RatesFile =
             toml::from_str(text).map_err(|error| Error::parse(origin, error.to_string().trim().to_owned()))?;
         let mut problems = Vec::new();
         let storage = file.storage.parse().unwrap_or_else(|reason| {
@@ -108,7 +108,7 @@ impl FittedRates {
         if !problems.is_empty() {
             return Err(Error::invalid(origin, problems));
         }
-        let File { model, hardware, logs, scatter, .. } = file;
+        let RatesFile { model, hardware, logs, scatter, .. } = file;
         Ok(FittedRates { name: origin.to_owned(), model, hardware, storage, logs, scatter, rates })
     }
 
@@ -117,7 +117,7 @@ impl FittedRates {
     /// # Errors
     /// Those of [`FittedRates::from_toml_str`]: what is written can be read.
     pub fn to_toml_string(&self) -> Result<String> {
-        let file = File {
+        let file = RatesFile {
             model: self.model.clone(),
             hardware: self.hardware.clone(),
             storage: self.storage.to_string(),

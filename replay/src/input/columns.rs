@@ -54,7 +54,7 @@ impl Columns {
             match header.name(column) {
                 Some(earlier) if earlier == name => problems.push(format!("column '{name}' appears twice: keep one")),
                 Some(earlier) => problems.push(format!("columns '{earlier}' and '{name}' mean the same: keep one")),
-                None => header.found.push(Found { column, name: name.to_owned(), position }),
+                None => header.found.push(FoundColumn { column, name: name.to_owned(), position }),
             }
         }
         for column in self.required().filter(|column| header.name(column).is_none()) {
@@ -96,12 +96,12 @@ impl Columns {
 /// The columns that a file has.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundColumn>,
     others: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct FoundColumn {
     pub(super) column: &'static str,
     pub(super) name: String,
     pub(super) position: usize,
@@ -123,7 +123,7 @@ impl Header {
         self.find(column).map(|found| found.name.as_str())
     }
 
-    pub(super) fn find(&self, column: &str) -> Option<&Found> {
+    pub(super) fn find(&self, column: &str) -> Option<&FoundColumn> {
         self.found.iter().find(|found| found.column == column)
     }
 

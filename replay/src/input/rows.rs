@@ -14,7 +14,7 @@ use ridgepoint::{Error, Location, Result};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::columns::{Columns, Found, Header};
+use super::columns::{Columns, FoundColumn, Header};
 use super::record::read_texts;
 
 /// Reads the rows of a file.
@@ -24,10 +24,10 @@ pub struct RowReader<'a> {
     header: Header,
     number: usize,
     count: Rc<RecordCount>,
-    source: Source<'a>,
+    source: RecordReader<'a>,
 }
 
-enum Source<'a> {
+enum RecordReader<'a> {
     Csv { reader: csv::Reader<BufReader<Bounded<'a>>>, record: csv::StringRecord },
     Jsonl { reader: BufReader<Bounded<'a>>, buffer: Vec<u8>, object: Map<String, Value> },
 }
@@ -62,7 +62,7 @@ impl<'a> RowReader<'a> {
             return Err(Error::parse(origin, message));
         }
         let header = columns.find(&origin, names)?;
-        let source = Source::Csv { reader, record: csv::StringRecord::new() };
+        let source = RecordReader::Csv { reader, record: csv::StringRecord::new() };
         Ok(RowReader { origin, columns, header, number: 0, count, source })
     }
 
@@ -70,7 +70,7 @@ impl<'a> RowReader<'a> {
     pub fn jsonl(input: Input<'a>, columns: Columns) -> Self {
         let origin = input.origin().to_owned();
         let (reader, count) = input.records(Record::Line);
-        let source = Source::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
+        let source = RecordReader::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
         RowReader { origin, columns, header: Header::default(), number: 0, count, source }
     }
 
@@ -93,14 +93,14 @@ impl<'a> RowReader<'a> {
         let origin = &self.origin;
         self.count.begin();
         let cells = match &mut self.source {
-            Source::Csv { reader, record } => {
+            RecordReader::Csv { reader, record } => {
                 if !reader.read_record(record).map_err(|error| csv_error(origin, error))? {
                     return Ok(None);
                 }
                 self.number += 1;
                 Cells::Csv(record)
             }
-            Source::Jsonl { reader, buffer, object } => {
+            RecordReader::Jsonl { reader, buffer, object } => {
                 loop {
                     buffer.clear();
                     if reader.read_until(b'\n', buffer).map_err(|error| read_error(origin, error))? == 0 {
@@ -167,7 +167,7 @@ impl<'r> Row<'r> {
         self.text_of(self.header.find(column)?)
     }
 
-    fn text_of(&self, column: &Found) -> Option<Cow<'r, str>> {
+    fn text_of(&self, column: &FoundColumn) -> Option<Cow<'r, str>> {
         let text = match self.cells {
             Cells::Csv(record) => Cow::Borrowed(record.get(column.position)?),
             Cells::Jsonl(object) => match object.get(&column.name)? {

@@ -35,7 +35,7 @@ use super::slot::Slot;
 
 /// Progress of a request's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Load {
+pub(super) enum LoadProgress {
     #[default]
     None,
     /// It has blocks and waits for their content.
@@ -48,7 +48,7 @@ pub(super) enum Load {
 #[derive(Debug, Default)]
 struct Tracked {
     record: u32,
-    load: Load,
+    load: LoadProgress,
     load_began_ns: u64,
     /// The host's blocks that it loads.
     loading: Vec<u32>,
@@ -140,7 +140,7 @@ impl Offload {
         *request = Tracked { record, loading, storing, ..Tracked::default() };
     }
 
-    pub(super) fn load_of(&self, slot: u32) -> Load {
+    pub(super) fn load_of(&self, slot: u32) -> LoadProgress {
         self.requests[slot as usize].load
     }
 
@@ -168,7 +168,7 @@ impl Offload {
         if let Some(disk) = &self.disk {
             request.num_from_disk = disk.num_read(slot, &self.host.hashes(&request.loading));
         }
-        request.load = Load::UnderWay;
+        request.load = LoadProgress::UnderWay;
         request.num_loaded = num_blocks;
         self.loads.push(Prepared { slot, num_blocks });
     }
@@ -184,8 +184,8 @@ impl Offload {
         if let Some(disk) = &mut self.disk {
             disk.hit(state.was_preempted, num_disk_tokens);
         }
-        if request.load == Load::Ended {
-            request.load = Load::None;
+        if request.load == LoadProgress::Ended {
+            request.load = LoadProgress::None;
             self.resumed.push(Resumed {
                 record: state.rank.record,
                 num_tokens: cached - found,
@@ -283,7 +283,7 @@ impl Offload {
     /// Ends a load whose end the engine has seen.
     pub(super) fn finish_load(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
-        request.load = Load::Ended;
+        request.load = LoadProgress::Ended;
         self.host.update(&request.loading, |block| block.num_loads -= 1);
         request.loading.clear();
     }

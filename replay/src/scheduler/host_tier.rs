@@ -3,7 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
 use super::super::batch::Batch;
-use super::super::offload::Load;
+use super::super::offload::LoadProgress;
 use super::Scheduler;
 
 /// The part of a waiting request that it need not compute.
@@ -23,14 +23,14 @@ impl Scheduler<'_> {
         let state = &mut self.slots[slot as usize];
         if let Some(offload) = &self.offload {
             match offload.load_of(slot) {
-                Load::UnderWay => return None,
-                Load::Ended => {
+                LoadProgress::UnderWay => return None,
+                LoadProgress::Ended => {
                     self.cache.cache_shared(state, state.computed);
                     // The last token is computed again, as the next one is sampled from it.
                     let cached = state.computed.min(state.num_tokens() - 1);
                     return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
                 }
-                Load::None => {}
+                LoadProgress::None => {}
             }
         }
         let (hits, free_hits) = self.cache.find_cached(state);

@@ -46,12 +46,15 @@ fn engine() -> EngineConfig {
     EngineConfig { kv_offload, ..engine_of(20) }
 }
 
+/// Says of the text of an event whether it is of a kind.
+type IsOne = fn(&str) -> bool;
+
 #[test]
 fn observers_have_the_events_that_they_want() {
     let all = Events::STEPS | Events::TOKENS | Events::KV | Events::BLOCKS;
     let mut everything = Heard::new(all);
     replay(&all_delays(), &engine(), &mut Listed::new(requests()), &mut [&mut everything]).unwrap();
-    let kinds: [(Events, fn(&str) -> bool); 6] = [
+    let kinds: [(Events, IsOne); 6] = [
         (Events::NONE, |_| false),
         (Events::STEPS, |event| event.starts_with("Step(")),
         (Events::FIRST_TOKENS, |event| event.starts_with("Token") && event.contains("token: 0,")),

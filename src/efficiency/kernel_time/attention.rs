@@ -8,7 +8,7 @@ use super::super::curve::{self, mean_attention};
 use super::super::fast_prefill::FastPrefill;
 use super::super::kernel_model::DecodeModel;
 use super::super::surface::{OctaveAxis, Surface};
-use super::{Curve, Timer};
+use super::{FamilyCurve, Timer};
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, time_us};
@@ -55,8 +55,8 @@ impl Timer {
     /// bound is not applied: all values are 0 if it is the time.
     pub fn decode_surface(&self, heads: &AttentionHeads, requests: &[u64], longest: u64) -> Surface<KEY_STEPS_LOG2> {
         let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
-        let Curve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| 0.0) };
-        let curve::Curve { coefficients, chip, residuals, .. } = &decode.curve;
+        let FamilyCurve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| 0.0) };
+        let curve::ResidualCurve { coefficients, chip, residuals, .. } = &decode.curve;
         // The parts that depend on the requests alone, or on the keys alone, are computed once.
         let by_requests = requests.iter().map(|requests| {
             let batch = *requests as f64;
@@ -78,7 +78,7 @@ impl Timer {
 
     /// Time of one call for a prompt of `tokens` tokens under a full window without the roofline bound, µs; `None` if that is the time.
     pub fn prompt_us(&self, heads: &AttentionHeads, tokens: f64) -> Option<f64> {
-        let Curve::Prefill(curve) = &self.curve else { return None };
+        let FamilyCurve::Prefill(curve) = &self.curve else { return None };
         let pairs = 0.5 * tokens * (tokens + 1.0);
         Some(curve.own(&mean_attention(1.0, tokens, pairs, tokens, heads)).0)
     }
@@ -86,7 +86,7 @@ impl Timer {
     /// Prefill attention tabulated for `heads`; `None` if its time is the roofline bound.
     pub fn fast_prefill(&self, heads: &AttentionHeads) -> Option<FastPrefill> {
         match &self.curve {
-            Curve::Prefill(curve) => Some(FastPrefill::new(curve, heads)),
+            FamilyCurve::Prefill(curve) => Some(FastPrefill::new(curve, heads)),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use super::super::curve::{GemmCurve, batched_distance};
 use super::super::family::BATCHED_GEMM;
 use super::super::keys::BatchedGemmKey;
 use super::super::tables::if_any;
-use super::Curve;
+use super::FamilyCurve;
 use super::choice::Choice;
 use crate::dtype::{MatmulFormat, WeightFormat};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::physics::projection::GemmShape;
 impl Choice<'_> {
     /// Products of `copies` heads in one call. Engines keep their matrices in 16 bits. Where no GPU has a table of batched products, one
     /// product with the outputs of all heads stands in.
-    pub(super) fn batched(&mut self, n: u64, k: u64, copies: u64, weights: WeightFormat) -> Result<Curve> {
+    pub(super) fn batched(&mut self, n: u64, k: u64, copies: u64, weights: WeightFormat) -> Result<FamilyCurve> {
         let wanted = BatchedGemmKey { format: MatmulFormat::Bfloat16, n, k };
         let found = if_any(self.tables.nearest(&BATCHED_GEMM, |key| batched_distance(key, &wanted), 1, &[]))?;
         let Some(found) = found.and_then(|found| found.into_iter().next()) else {
@@ -28,7 +28,7 @@ impl Choice<'_> {
         let shape = BatchedGemmModel::shape(&wanted, &[copies as f64, 1.0]);
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..shape };
         let curve = GemmCurve::batched(&found.series, shape, self.chip, found.at_best(key == wanted));
-        Ok(Curve::Gemm(Box::new(curve)))
+        Ok(FamilyCurve::Gemm(Box::new(curve)))
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, oper
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
 use super::super::tables::{Found, Tables, if_any};
-use super::Curve;
+use super::FamilyCurve;
 use super::crossing::Crossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
@@ -69,7 +69,7 @@ pub(super) struct Choice<'a> {
 
 impl Choice<'_> {
     /// The curve of the operator on this GPU.
-    pub(super) fn curve(&mut self) -> Result<Curve> {
+    pub(super) fn curve(&mut self) -> Result<FamilyCurve> {
         match self.operator.kernel {
             Kernel::Gemm { n, k, copies, weights, .. } if copies > 1 => self.batched(n, k, copies, weights),
             Kernel::Gemm { n, k, weights, .. } => self.gemm(n as f64, k as f64, weights),
@@ -78,18 +78,18 @@ impl Choice<'_> {
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
-                Ok(Curve::Prefill(if is_latent(&heads) || heads.is_indexer() {
+                Ok(FamilyCurve::Prefill(if is_latent(&heads) || heads.is_indexer() {
                     prefill
                 } else {
                     prefill.with_decode(self.decode(&heads)?)
                 }))
             }
-            Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
+            Kernel::AttentionDecode { heads, .. } => Ok(FamilyCurve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
             Kernel::AllReduce { num_gpus, is_ring, .. } => self.all_reduce(num_gpus, is_ring),
             Kernel::Exchange { collective, group, .. } => self.exchange(collective, group),
             Kernel::State { kernel, heads, .. } => self.state(kernel, &heads),
-            Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
+            Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(FamilyCurve::Streaming),
         }
     }
 
@@ -125,7 +125,7 @@ impl Choice<'_> {
         is_own
     }
 
-    pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
+    pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<FamilyCurve> {
         let (format, stand_in) = match (weights, self.dtype) {
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => (MatmulFormat::Fp8Block, None),
             (WeightFormat::Nvfp4, DType::Fp4) => (MatmulFormat::Nvfp4, Some(MatmulFormat::Fp8)),
@@ -138,7 +138,7 @@ impl Choice<'_> {
         self.note_fallback(&found);
         let at_best = found.at_best(self.is_own_format(weights, format));
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..GemmModel::shape(&format, &[n, k, 1.0]) };
-        Ok(Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, self.chip, at_best))))
+        Ok(FamilyCurve::Gemm(Box::new(GemmCurve::new(&found.series, shape, self.chip, at_best))))
     }
 
     fn attention(
@@ -183,7 +183,7 @@ impl Choice<'_> {
         Ok(DecodeCurve::new(&found.series, kv, group, self.chip, at_best))
     }
 
-    fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Curve> {
+    fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<FamilyCurve> {
         let StateHeads { recurrence, key_head_dim, head_dim, conv_kernel, .. } = *heads;
         let wanted = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
         let found = if_any(self.tables.nearest(&STATE, |key| state_distance(key, &wanted), 1, &[]))?;
@@ -192,7 +192,7 @@ impl Choice<'_> {
                 return Ok(curve);
             }
             self.note("not measured, priced by its bytes and the datasheet's peak");
-            return Ok(Curve::Streaming);
+            return Ok(FamilyCurve::Streaming);
         };
         self.note_fallback(&found);
         let key = found.key;
@@ -201,11 +201,11 @@ impl Choice<'_> {
         }
         let group = heads.num_heads as f64 / heads.num_key_heads as f64;
         let at_best = found.at_best(key == wanted);
-        Ok(Curve::State(StateCurve::new(&found.series, heads.num_key_heads as f64, group, self.chip, at_best)))
+        Ok(FamilyCurve::State(StateCurve::new(&found.series, heads.num_key_heads as f64, group, self.chip, at_best)))
     }
 
     /// The convolution of a recurrence that was not measured, as another one's was: the kernel is the same, and knows channels alone.
-    fn convolution(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Option<Curve>> {
+    fn convolution(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Option<FamilyCurve>> {
         let is_convolution = matches!(kernel, StateKernel::ConvPrefill | StateKernel::ConvDecode);
         let is_same = |key: &StateKey| is_convolution && (key.kernel, key.conv_kernel) == (kernel, heads.conv_kernel);
         let distance = |key: &StateKey| if is_same(key) { 0.0 } else { f64::INFINITY };
@@ -218,10 +218,10 @@ impl Choice<'_> {
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
         let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
         let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
-        Ok(Some(Curve::State(curve.standing_in_for(alike))))
+        Ok(Some(FamilyCurve::State(curve.standing_in_for(alike))))
     }
 
-    fn moe(&mut self, experts: &Experts) -> Result<Curve> {
+    fn moe(&mut self, experts: &Experts) -> Result<FamilyCurve> {
         let Experts { hidden_size, intermediate_size, top_k, num_experts, weights, .. } = *experts;
         let format = match (weights, self.dtype) {
             (WeightFormat::Plain(_), _) => MatmulFormat::Bfloat16,
@@ -277,7 +277,7 @@ impl Choice<'_> {
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> =
             found.iter().map(|of| (&of.key, &*of.series, stand_in_weight(of.distance), at_best)).collect();
-        Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
+        Ok(FamilyCurve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }
 

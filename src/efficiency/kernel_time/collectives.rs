@@ -4,7 +4,7 @@ use super::super::collective_curve::CollectiveCurve;
 use super::super::family::{ALL_REDUCE, EXCHANGE};
 use super::super::keys::AllReduceKind;
 use super::super::tables::if_any;
-use super::Curve;
+use super::FamilyCurve;
 use super::choice::Choice;
 use crate::error::Result;
 use crate::hardware::InterconnectKind;
@@ -29,7 +29,7 @@ const CUSTOM_ALL_REDUCE_RANKS: [u64; 4] = [2, 4, 6, 8];
 
 impl Choice<'_> {
     /// The sum over a tensor-parallel group.
-    pub(super) fn all_reduce(&mut self, num_gpus: u64, is_ring: bool) -> Result<Curve> {
+    pub(super) fn all_reduce(&mut self, num_gpus: u64, is_ring: bool) -> Result<FamilyCurve> {
         let found = self.tables.of_key(&ALL_REDUCE, &AllReduceKind::Graph, &[])?;
         // vLLM's own kernel needs NVLink between more than two GPUs.
         let is_pcie = self.is_pcie() && num_gpus > 2 && found.is_fallback;
@@ -47,20 +47,20 @@ impl Choice<'_> {
         }
         self.note_fallback(&found);
         let at_best = found.at_best(true);
-        Ok(Curve::Collective(CollectiveCurve::all_reduce(&found.series, num_gpus as f64, self.chip, at_best)))
+        Ok(FamilyCurve::Collective(CollectiveCurve::all_reduce(&found.series, num_gpus as f64, self.chip, at_best)))
     }
 
     /// Any other exchange.
-    pub(super) fn exchange(&mut self, collective: Collective, group: RankGroup) -> Result<Curve> {
+    pub(super) fn exchange(&mut self, collective: Collective, group: RankGroup) -> Result<FamilyCurve> {
         let num_gpus = self.local_ranks(collective.ranks(group));
         if let Some(curve) = self.collective(collective, num_gpus)? {
             return Ok(curve);
         }
         let found = self.tables.of_key(&ALL_REDUCE, &AllReduceKind::Graph, &[])?;
-        let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
+        let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(FamilyCurve::Ideal) };
         self.note("not measured, priced by the link and an all-reduce's floor");
         let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
-        Ok(Curve::Link { floor_us: launch, bytes_per_s })
+        Ok(FamilyCurve::Link { floor_us: launch, bytes_per_s })
     }
 
     fn is_pcie(&self) -> bool {
@@ -84,7 +84,7 @@ impl Choice<'_> {
 
     /// A collective of NCCL as measured; `None` if no GPU of this kind of link was. NCCL was timed launched by the host, as vLLM
     /// launches the gather of logits; inside a CUDA graph it may be faster.
-    fn collective(&mut self, collective: Collective, num_gpus: u64) -> Result<Option<Curve>> {
+    fn collective(&mut self, collective: Collective, num_gpus: u64) -> Result<Option<FamilyCurve>> {
         let key = match collective {
             Collective::SendReceive => Collective::AllToAll,
             other => other,
@@ -102,13 +102,13 @@ impl Choice<'_> {
         if let Some(most) = curve.extrapolated_from() {
             self.note(format_args!("measured over up to {most} ranks, more take the steps of a tree (assumed)"));
         }
-        Ok(Some(Curve::Collective(curve)))
+        Ok(Some(FamilyCurve::Collective(curve)))
     }
 
     /// A ring all-reduce of NCCL.
-    fn ring(&self, num_gpus: u64) -> Curve {
+    fn ring(&self, num_gpus: u64) -> FamilyCurve {
         let hop_us = if self.is_pcie() { PCIE_HOP_US } else { RING_NVLINK_HOP_US };
         let floor_us = RING_BASE_US + (2 * (num_gpus - 1)) as f64 * hop_us;
-        Curve::Link { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
+        FamilyCurve::Link { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
     }
 }

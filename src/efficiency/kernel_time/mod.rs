@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::chip::Chip;
 use super::collective_curve::CollectiveCurve;
-use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed};
+use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, StateCurve};
 use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
@@ -65,7 +65,7 @@ pub enum EfficiencyMode {
 /// Looks up the time of one operator of a model, whatever the batch.
 #[derive(Debug, Clone)]
 pub struct Timer {
-    curve: Curve,
+    curve: FamilyCurve,
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
@@ -78,7 +78,7 @@ pub struct Timer {
 }
 
 #[derive(Debug, Clone)]
-enum Curve {
+enum FamilyCurve {
     Gemm(Box<GemmCurve>),
     Prefill(PrefillCurve),
     Decode(DecodeCurve),
@@ -114,7 +114,7 @@ impl Timer {
                 hardware.display_name, operator.compute_dtype
             ));
         }
-        let curve = if mode == EfficiencyMode::Ideal { Curve::Ideal } else { choice.curve()? };
+        let curve = if mode == EfficiencyMode::Ideal { FamilyCurve::Ideal } else { choice.curve()? };
         let link_bytes_per_s = choice.chip.link_bytes_per_s;
         Ok(Timer {
             curve,
@@ -133,8 +133,8 @@ impl Timer {
     /// Launch and set-up in the time of an attention call, µs; 0 for any other kernel.
     pub fn attention_launch_us(&self) -> f64 {
         match &self.curve {
-            Curve::Decode(decode) => decode.curve.launch_us(),
-            Curve::Prefill(prefill) => prefill.curve.launch_us(),
+            FamilyCurve::Decode(decode) => decode.curve.launch_us(),
+            FamilyCurve::Prefill(prefill) => prefill.curve.launch_us(),
             _ => 0.0,
         }
     }
@@ -167,30 +167,30 @@ impl Timer {
         OperatorTime { time_us, bound_us, bound, provenance }
     }
 
-    fn looked_up(&self, operator: &Operator, bound_us: f64) -> Timed {
+    fn looked_up(&self, operator: &Operator, bound_us: f64) -> SourcedTime {
         match (&self.curve, operator.kernel) {
-            (Curve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.time(m as f64),
+            (FamilyCurve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.time(m as f64),
             (
-                Curve::Prefill(curve),
+                FamilyCurve::Prefill(curve),
                 Kernel::AttentionPrefill { heads, query_tokens, mean_query_tokens, pairs, kv_tokens, num_requests },
             ) => curve.time_of(&heads, num_requests, (query_tokens, mean_query_tokens), pairs, kv_tokens),
-            (Curve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
+            (FamilyCurve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
                 curve.time_of(&heads, num_requests, kv_tokens)
             }
-            (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
-            (Curve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Collective(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
+            (FamilyCurve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
+            (FamilyCurve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
+            (FamilyCurve::Collective(curve), Kernel::Exchange { collective, sent_bytes, group }) => {
                 curve.time(exchanged_message_bytes(sent_bytes, collective.ranks(group) as f64))
             }
-            (Curve::Link { floor_us, bytes_per_s }, _) => {
+            (FamilyCurve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
-            (Curve::State(curve), Kernel::State { kernel, heads, num_tokens, mean_query_tokens, .. }) => {
+            (FamilyCurve::State(curve), Kernel::State { kernel, heads, num_tokens, mean_query_tokens, .. }) => {
                 // A short chunk beside a long one must not make that look short: chunks count by their tokens.
                 let tokens = num_tokens as f64;
                 curve.time(&StateShape { kernel, heads, requests: tokens / mean_query_tokens, tokens })
             }
-            (Curve::Streaming, kernel) => {
+            (FamilyCurve::Streaming, kernel) => {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
                 let streamed_us = time_us(operator.bytes, self.bytes_per_s) / STREAMING_EFFICIENCY;
                 let moved_us = match kernel {

@@ -5,7 +5,7 @@ use ridgepoint::physics::communication::ExchangeShape;
 use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
 
 use super::super::family::{CalibratedFamily, Placed, logs};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use crate::measurements::{AllReduceCall, Timed};
 
 /// Steps run inside graphs, so eager rows do not count.
@@ -18,7 +18,7 @@ pub(super) fn features(key: &AllReduceKind, shape: &ExchangeShape) -> Vec<f64> {
     features
 }
 
-pub(in crate::calibrate) fn place(row: &Timed<AllReduceCall>, _: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place(row: &Timed<AllReduceCall>, _: &RowSource) -> Result<Placed, String> {
     let AllReduceCall { num_gpus, message_bytes, backend } = row.call;
     Ok(Placed::OnGrid(SeriesKey::AllReduce(backend), vec![num_gpus as f64, message_bytes as f64]))
 }

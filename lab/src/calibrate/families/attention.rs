@@ -8,13 +8,13 @@ use ridgepoint::unstable::efficiency::kernel_model::{Chip, QUERY_TILE};
 
 use super::super::attention_call::{AttentionCall, is_uneven};
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use crate::measurements::{DecodeCall, Heads, PrefillCall, Timed};
 
 pub(in crate::calibrate) static PREFILL_FAMILY: CalibratedFamily = CalibratedFamily::of(&PREFILL);
 pub(in crate::calibrate) static DECODE_FAMILY: CalibratedFamily = CalibratedFamily::of(&DECODE);
 
-pub(in crate::calibrate) fn place_prefill(row: &Timed<PrefillCall>, source: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place_prefill(row: &Timed<PrefillCall>, source: &RowSource) -> Result<Placed, String> {
     let call = &row.call;
     let key = attention_key(&call.heads, source)?;
     if call.num_computed_tokens > 0 {
@@ -24,7 +24,7 @@ pub(in crate::calibrate) fn place_prefill(row: &Timed<PrefillCall>, source: &Sou
     Ok(Placed::OnGrid(SeriesKey::Prefill(key), point))
 }
 
-pub(in crate::calibrate) fn place_decode(row: &Timed<DecodeCall>, source: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place_decode(row: &Timed<DecodeCall>, source: &RowSource) -> Result<Placed, String> {
     let call = &row.call;
     let key = attention_key(&call.heads, source)?;
     if is_uneven(call) {
@@ -70,7 +70,7 @@ pub(super) fn features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) 
 }
 
 /// The series of a call; an error is the reason why no table takes the row.
-pub(in crate::calibrate) fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'static str> {
+pub(in crate::calibrate) fn attention_key(heads: &Heads, source: &RowSource) -> Result<AttentionKey, &'static str> {
     Ok(AttentionKey {
         engine: source.engine.to_string(),
         kv_dtype: match heads.kv_dtype {

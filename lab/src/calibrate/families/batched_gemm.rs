@@ -6,7 +6,7 @@ use ridgepoint::unstable::efficiency::family::{BATCHED_GEMM, BatchedGemmKey, Ser
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use super::gemm;
 use crate::measurements::{BatchedGemmCall, Timed};
 
@@ -21,7 +21,7 @@ pub(super) fn features(shape: &GemmShape, chip: &Chip) -> Vec<f64> {
     features
 }
 
-pub(in crate::calibrate) fn place(row: &Timed<BatchedGemmCall>, _: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place(row: &Timed<BatchedGemmCall>, _: &RowSource) -> Result<Placed, String> {
     let BatchedGemmCall { dtype, copies, m, n, k } = row.call;
     let format = match dtype.tabulated() {
         Some(format @ MatmulFormat::Bfloat16) => format,

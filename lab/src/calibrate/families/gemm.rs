@@ -9,7 +9,7 @@ use ridgepoint::unstable::efficiency::family::{GEMM, SeriesKey};
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, GEMM_TILES};
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use crate::measurements::{GemmCall, Timed};
 
 /// A format has 30,000 rows, and two measurements of one kernel differ by 3 to 6 %: trees average more than neighbours do. On B200 (SGLang)
@@ -30,7 +30,7 @@ fn keep_knot(key: &SeriesKey, m: f64) -> bool {
     *key == SeriesKey::Gemm(MatmulFormat::Fp8Block) || !(flat || one_row_more)
 }
 
-pub(in crate::calibrate) fn place(row: &Timed<GemmCall>, _: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place(row: &Timed<GemmCall>, _: &RowSource) -> Result<Placed, String> {
     let GemmCall { m, n, k, .. } = row.call;
     Ok(Placed::OnGrid(SeriesKey::Gemm(gemm_format(&row.call)?), vec![n as f64, k as f64, m as f64]))
 }

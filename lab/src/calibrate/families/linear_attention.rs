@@ -5,7 +5,7 @@ use ridgepoint::unstable::efficiency::family::{STATE, SeriesKey, StateKey};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 
 use super::super::family::{CalibratedFamily, Placed, logs};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use crate::measurements::{StateCall, Timed};
 
 pub(in crate::calibrate) static FAMILY: CalibratedFamily =
@@ -31,7 +31,7 @@ pub(super) fn features(shape: &StateShape, chip: &Chip) -> Vec<f64> {
     features
 }
 
-pub(in crate::calibrate) fn place(row: &Timed<StateCall>, _: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place(row: &Timed<StateCall>, _: &RowSource) -> Result<Placed, String> {
     let StateCall { recurrence, kernel, key_head_dim, head_dim, conv_kernel, .. } = row.call;
     let key = SeriesKey::State(StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel });
     let StateCall { num_key_heads, num_heads, batch_size, num_scheduled_tokens, .. } = row.call;

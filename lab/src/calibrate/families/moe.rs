@@ -5,7 +5,7 @@ use ridgepoint::physics::moe::MoeShape;
 use ridgepoint::unstable::efficiency::family::{MOE, MoeKey, Routing, SeriesKey};
 
 use super::super::family::{CalibratedFamily, NO_MODEL, Placed, logs};
-use super::super::source::Source;
+use super::super::source::RowSource;
 use crate::measurements::{MoeCall, Timed};
 
 /// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
@@ -50,7 +50,7 @@ pub(super) fn features(key: &MoeKey, shape: &MoeShape) -> Vec<f64> {
     ])
 }
 
-pub(in crate::calibrate) fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed, String> {
+pub(in crate::calibrate) fn place(row: &Timed<MoeCall>, _: &RowSource) -> Result<Placed, String> {
     let call = &row.call;
     let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
     Ok(Placed::OnGrid(SeriesKey::Moe(moe_key(call).ok_or(NO_MODEL)?), point))

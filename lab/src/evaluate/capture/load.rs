@@ -1,6 +1,6 @@
 //! The load of a capture: the requests that can be sent again, at their own times, with their own lengths and prefixes.
 
-use crate::ingest::{Dropped, Reason, RequestRow, Whole, disagreeing_chains};
+use crate::ingest::{DropReason, Dropped, RequestRow, Whole, disagreeing_chains};
 use ridgepoint::Result;
 use ridgepoint_replay::workload::{Content, FixedList, Segment, WorkloadRequest};
 
@@ -28,9 +28,9 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
         row.arrival_ns().is_some() && row.num_prompt_tokens > Some(Whole::ZERO) && row.num_output_tokens.is_some()
     });
     let complete = rows.len();
-    dropped.add_many(Reason::Incomplete, (all - complete) as u64);
+    dropped.add_many(DropReason::Incomplete, (all - complete) as u64);
     rows.retain(|row| row.num_output_tokens != Some(Whole::ZERO));
-    dropped.add_many(Reason::Empty, (complete - rows.len()) as u64);
+    dropped.add_many(DropReason::Empty, (complete - rows.len()) as u64);
     if rows.iter().any(|row| row.arrived_ns.is_none()) {
         notes.push("requests without an arrival are sent when the engine queued them".to_owned());
     }

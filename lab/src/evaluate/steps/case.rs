@@ -9,7 +9,7 @@ use super::reconstruct::{Origin, requests};
 use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
 use crate::evaluate::report::sort_out;
-use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
+use crate::ingest::{DropReason, Dropped, Interval, Run, StepRecord};
 use ridgepoint::correction::Basis;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::Queues;
@@ -99,7 +99,7 @@ impl StepCase {
             let found = trace.steps.get(row.first).and_then(|step| requests(step, deployment.block_size));
             match &found {
                 Some((_, origin)) => *origins.entry(*origin).or_default() += 1,
-                None => dropped.add(Reason::Incomplete),
+                None => dropped.add(DropReason::Incomplete),
             }
             found.is_some()
         });

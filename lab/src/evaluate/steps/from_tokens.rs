@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::read::ReadRun;
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{
-    Chunk, Dropped, Interval, Periods, Reason, RequestTrace, Run, StepRecord, StepTrace, TokenTrace, Whole, gaps_ns,
+    Chunk, DropReason, Dropped, Interval, Periods, RequestTrace, Run, StepRecord, StepTrace, TokenTrace, Whole, gaps_ns,
 };
 use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::Request;
@@ -38,7 +38,7 @@ const STEPS_TO_FIRST_TOKEN: usize = 3;
 const MOST_PROMPT_TOKENS: u64 = 1 << 32;
 
 /// A request whose tokens have times.
-struct Timed<'a> {
+struct TimedRequest<'a> {
     arrived_ns: u64,
     prompt: u64,
     cached: u64,
@@ -70,9 +70,9 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
         let prompt = row.num_prompt_tokens?.get().min(MOST_PROMPT_TOKENS);
         let cached = row.num_cached_tokens.map_or(0, Whole::get).min(prompt.saturating_sub(1));
         let chunks = *by_id.get(&*row.request_id)?;
-        (!chunks.is_empty()).then_some(Timed { arrived_ns: row.arrived_ns?.get(), prompt, cached, chunks })
+        (!chunks.is_empty()).then_some(TimedRequest { arrived_ns: row.arrived_ns?.get(), prompt, cached, chunks })
     };
-    let mut timed: Vec<Timed<'_>> = requests.requests.iter().filter_map(timed).collect();
+    let mut timed: Vec<TimedRequest<'_>> = requests.requests.iter().filter_map(timed).collect();
     timed.sort_by_key(|of| of.arrived_ns);
     let gaps = timed.iter().flat_map(|of| gaps_ns(of.chunks));
     let single = gaps.filter(|(_, ended_by)| ended_by.num_tokens == 1).map(|(gap_ns, _)| gap_ns as f64);
@@ -94,7 +94,7 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
 }
 
 /// What TTFT has beyond a step, ns.
-fn way_to_engine_ns(timed: &[Timed<'_>]) -> u64 {
+fn way_to_engine_ns(timed: &[TimedRequest<'_>]) -> u64 {
     // Requests that were alone waited for no other, and the median of each length bears a few odd times.
     let mut by_length: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut gaps = Vec::new();
@@ -116,7 +116,7 @@ fn way_to_engine_ns(timed: &[Timed<'_>]) -> u64 {
 }
 
 /// The requests that no other one is in flight with; `timed` is in the order of arrival.
-fn alone<'a>(timed: &'a [Timed<'a>]) -> impl Iterator<Item = &'a Timed<'a>> {
+fn alone<'a>(timed: &'a [TimedRequest<'a>]) -> impl Iterator<Item = &'a TimedRequest<'a>> {
     let mut busy_until_ns = 0;
     timed.iter().enumerate().filter_map(move |(at, of)| {
         let is_after_all = of.arrived_ns >= busy_until_ns;
@@ -127,7 +127,7 @@ fn alone<'a>(timed: &'a [Timed<'a>]) -> impl Iterator<Item = &'a Timed<'a>> {
 }
 
 /// All chunks, those that arrived together as one step.
-fn steps(timed: &[Timed<'_>], tolerance_ns: u64) -> Vec<Step> {
+fn steps(timed: &[TimedRequest<'_>], tolerance_ns: u64) -> Vec<Step> {
     let mut arrivals: Vec<Arrival> = Vec::new();
     for (request, of) in timed.iter().enumerate() {
         arrivals.extend(of.chunks.iter().enumerate().map(|(chunk, at)| Arrival {
@@ -153,14 +153,14 @@ fn steps(timed: &[Timed<'_>], tolerance_ns: u64) -> Vec<Step> {
 }
 
 struct Finder<'a> {
-    requests: &'a [Timed<'a>],
+    requests: &'a [TimedRequest<'a>],
     way_ns: u64,
     budget: u64,
     steps: &'a [Step],
 }
 
 /// A step whose work and time are known.
-struct Found {
+struct RecoveredStep {
     start_ns: u64,
     count: u64,
     requests: Vec<Request>,
@@ -180,7 +180,7 @@ impl Finder<'_> {
                 active.push(arrived);
                 arrived += 1;
             }
-            let Some(Found { start_ns, count, requests }) = self.find(at, &active) else {
+            let Some(RecoveredStep { start_ns, count, requests }) = self.find(at, &active) else {
                 // The next step has none before it that is known.
                 step_id += 1;
                 left_out += 1;
@@ -210,14 +210,14 @@ impl Finder<'_> {
                 self.way_ns / 1000
             ));
             let mut dropped = Dropped::default();
-            dropped.add_many(Reason::Incomplete, left_out);
+            dropped.add_many(DropReason::Incomplete, left_out);
             first.dropped = dropped;
         }
         found
     }
 
     /// When a request reaches the engine.
-    fn queued_ns(&self, of: &Timed<'_>) -> u64 {
+    fn queued_ns(&self, of: &TimedRequest<'_>) -> u64 {
         of.arrived_ns.saturating_add(self.way_ns)
     }
 
@@ -232,7 +232,7 @@ impl Finder<'_> {
     }
 
     /// What a step holds and when it began; `None` where that is not certain.
-    fn find(&self, at: usize, active: &[usize]) -> Option<Found> {
+    fn find(&self, at: usize, active: &[usize]) -> Option<RecoveredStep> {
         let step = &self.steps[at];
         let before = at.checked_sub(1).map(|before| &self.steps[before]);
         let of = |arrival: &Arrival| &self.requests[arrival.request];
@@ -289,7 +289,7 @@ impl Finder<'_> {
         let prefill = |arrival: &Arrival| {
             Request::prefill(small(of(arrival).prompt - of(arrival).cached), small(of(arrival).cached))
         };
-        Some(Found {
+        Some(RecoveredStep {
             start_ns,
             count,
             requests: decodes.iter().map(decode).chain(firsts.iter().map(prefill)).collect(),
@@ -297,7 +297,7 @@ impl Finder<'_> {
     }
 }
 
-fn end_ns(of: &Timed<'_>) -> u64 {
+fn end_ns(of: &TimedRequest<'_>) -> u64 {
     of.chunks.last().map_or(0, |last| last.time_ns)
 }
 

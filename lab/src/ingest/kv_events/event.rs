@@ -24,7 +24,7 @@ const LISTS: [(&str, &[&str]); 7] = [
 ];
 
 /// A batch: its time and its events.
-pub(in crate::ingest) struct Batch<'v> {
+pub(in crate::ingest) struct EventBatch<'v> {
     /// Seconds since 1970; `None` where the batch has no time.
     pub(in crate::ingest) seconds: Option<f64>,
     /// Number of the scheduler step, if the event has one.
@@ -57,7 +57,7 @@ pub(in crate::ingest) fn is_kv_event(name: &str) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn batch<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Batch<'v>, String> {
+pub(super) fn batch<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<EventBatch<'v>, String> {
     let expected = || "expected a batch of KV events: a list of its time and of its events".to_owned();
     let (Some(seconds), Some(events)) = (value.get(0).and_then(Value::as_f64), value.get(1).and_then(Value::as_array))
     else {
@@ -71,7 +71,7 @@ pub(super) fn batch<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<
         Some(step) => Some(step.as_u64().ok_or_else(|| format!("its step is {}, expected a whole number", cut(step)))?),
     };
     let events: Result<Vec<Event<'v>>, String> = events.iter().map(|value| event(value, unknown)).collect();
-    Ok(Batch { seconds: Some(seconds), step, events: events? })
+    Ok(EventBatch { seconds: Some(seconds), step, events: events? })
 }
 
 fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, String> {

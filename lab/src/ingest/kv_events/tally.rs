@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::event::Batch;
+use super::event::EventBatch;
 use crate::ingest::hash_chains::HashChains;
 use crate::ingest::kv_counts::{EventCount, KvEvents};
 use crate::ingest::kv_transfers::{Pairing, TransferEvent, TransferLog};
@@ -26,7 +26,7 @@ pub(in crate::ingest) struct Tally {
 
 impl Tally {
     /// Adds a batch.
-    pub(in crate::ingest) fn add(&mut self, batch: Batch<'_>) {
+    pub(in crate::ingest) fn add(&mut self, batch: EventBatch<'_>) {
         self.found.batches += 1;
         if let Some(seconds) = batch.seconds {
             let first_s = *self.first_s.get_or_insert(seconds);

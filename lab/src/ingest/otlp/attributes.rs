@@ -6,7 +6,7 @@ use ridgepoint::unstable::error::cut;
 use ridgepoint_replay::input::read_texts;
 use serde::de::DeserializeOwned;
 
-use crate::ingest::{Dropped, Reason, seconds_to_ns};
+use crate::ingest::{DropReason, Dropped, seconds_to_ns};
 
 /// Attributes that name the model, on resources and on spans.
 const MODEL_KEYS: [&str; 3] = ["gen_ai.response.model", "gen_ai.request.model", "model_name"];
@@ -16,7 +16,7 @@ const MAX_SECONDS: f64 = 1e9;
 pub(super) const MONOTONIC: &str = "ts.monotonic";
 
 /// Why a record is dropped.
-pub(super) type Fault = (Reason, String);
+pub(super) type Fault = (DropReason, String);
 
 /// Counts dropped records by reason, and keeps the text of the first fault.
 #[derive(Debug, Default)]
@@ -80,8 +80,8 @@ impl Attributes {
     pub(super) fn get<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         let read = read_texts(&self.keys, self.texts.clone());
         read.map_err(|(key, expected)| match key.as_str() {
-            "" if expected.starts_with("missing") => (Reason::Incomplete, expected),
-            "" => (Reason::BadValue, expected),
+            "" if expected.starts_with("missing") => (DropReason::Incomplete, expected),
+            "" => (DropReason::BadValue, expected),
             key => self.fault(key, &expected),
         })
     }
@@ -126,8 +126,8 @@ impl Attributes {
     /// The fault of an attribute that should be something else.
     pub(super) fn fault(&self, key: &str, expected: &str) -> Fault {
         match self.value(key) {
-            Some(text) => (Reason::BadValue, format!("{key} is {}, expected {expected}", cut(text))),
-            None => (Reason::Incomplete, format!("{key} is missing")),
+            Some(text) => (DropReason::BadValue, format!("{key} is {}, expected {expected}", cut(text))),
+            None => (DropReason::Incomplete, format!("{key} is missing")),
         }
     }
 }
@@ -162,7 +162,7 @@ mod tests {
             json!({ "arrayValue": {} }),
         ] {
             let fault = one("n", value).whole("n").unwrap_err();
-            assert_eq!(fault.0, Reason::BadValue);
+            assert_eq!(fault.0, DropReason::BadValue);
             assert!(fault.1.starts_with("n is "), "{fault:?}");
         }
         #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -171,8 +171,8 @@ mod tests {
         }
         assert_eq!(one("n", json!({ "intValue": "7" })).get(), Ok(Needs { n: 7 }));
         assert_eq!(one("n", json!({ "doubleValue": 7.0 })).get(), Ok(Needs { n: 7 }));
-        assert_eq!(one("n", json!({ "intValue": 1u64 << 33 })).get::<Needs>().unwrap_err().0, Reason::BadValue);
-        assert_eq!(one("m", json!({ "intValue": 1 })).get::<Needs>().unwrap_err().0, Reason::Incomplete);
+        assert_eq!(one("n", json!({ "intValue": 1u64 << 33 })).get::<Needs>().unwrap_err().0, DropReason::BadValue);
+        assert_eq!(one("m", json!({ "intValue": 1 })).get::<Needs>().unwrap_err().0, DropReason::Incomplete);
     }
 
     #[test]

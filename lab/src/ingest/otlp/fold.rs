@@ -6,17 +6,17 @@ use std::rc::Rc;
 use ridgepoint::units::NS_PER_S;
 
 use super::attributes::{Attributes, Fault};
-use super::request_span::{Found, Span, SpanEvent, event_kind, request_span};
+use super::request_span::{Span, SpanEvent, SpanOfRequest, event_kind, request_span};
 use super::snapshots::snapshot;
 use super::trace::{Identity, Process, Trace, step_record};
-use super::walk::{Field, Handler, Node};
-use crate::ingest::kv_events::event::{Batch, Event, is_kv_event};
+use super::walk::{Field, Handler, OtlpObject};
+use crate::ingest::kv_events::event::{Event, EventBatch, is_kv_event};
 use crate::ingest::kv_transfers::TransferEvent;
 use crate::ingest::token_jsonl::hash;
 
 /// The trace so far, and the objects that the walk is in.
 #[derive(Default)]
-pub(super) struct Fold {
+pub(super) struct TraceBuilder {
     pub(super) trace: Trace,
     /// What the current resource emitted; which process that is may be told last.
     process: Process,
@@ -47,31 +47,31 @@ enum Owner {
     Event,
 }
 
-impl Handler for Fold {
-    fn begin(&mut self, node: Node) {
+impl Handler for TraceBuilder {
+    fn begin(&mut self, node: OtlpObject) {
         match node {
-            Node::ResourceSpans => {
+            OtlpObject::ResourceSpans => {
                 self.process = Process::default();
                 self.resource.clear();
             }
-            Node::Resource => self.owner = Owner::Resource,
-            Node::ScopeSpans => {
+            OtlpObject::Resource => self.owner = Owner::Resource,
+            OtlpObject::ScopeSpans => {
                 self.scope_name.clear();
                 self.scope_version.clear();
             }
-            Node::Span => {
+            OtlpObject::Span => {
                 self.owner = Owner::Span;
                 self.span = Span::default();
                 (self.has_steps, self.has_requests) = (false, false);
             }
-            Node::Event => {
+            OtlpObject::Event => {
                 self.owner = Owner::Event;
                 self.event_name.clear();
                 self.event_wall_ns = None;
                 self.event.clear();
             }
-            Node::Attribute => (self.attribute_key, self.attribute) = (None, None),
-            Node::Export | Node::Scope | Node::AttributeValue => {}
+            OtlpObject::Attribute => (self.attribute_key, self.attribute) = (None, None),
+            OtlpObject::Export | OtlpObject::Scope | OtlpObject::AttributeValue => {}
         }
     }
 
@@ -95,25 +95,25 @@ impl Handler for Fold {
         }
     }
 
-    fn end(&mut self, node: Node) {
+    fn end(&mut self, node: OtlpObject) {
         match node {
-            Node::Attribute => self.end_attribute(),
-            Node::Event => {
+            OtlpObject::Attribute => self.end_attribute(),
+            OtlpObject::Event => {
                 self.end_event();
                 self.owner = Owner::Span;
             }
-            Node::Span => self.end_span(),
-            Node::ScopeSpans => {
+            OtlpObject::Span => self.end_span(),
+            OtlpObject::ScopeSpans => {
                 if self.scope_name.starts_with("vllm") && !self.scope_version.is_empty() {
                     self.process.scope_version.get_or_insert_with(|| self.scope_version.clone());
                 }
             }
-            Node::ResourceSpans => {
+            OtlpObject::ResourceSpans => {
                 self.trace.names.add_resource(&self.resource);
                 let process = std::mem::take(&mut self.process);
                 self.trace.add(Process { identity: Identity::of(&self.resource), ..process });
             }
-            Node::Export | Node::Resource | Node::Scope | Node::AttributeValue => {}
+            OtlpObject::Export | OtlpObject::Resource | OtlpObject::Scope | OtlpObject::AttributeValue => {}
         }
     }
 }
@@ -135,7 +135,7 @@ fn kv_event<'a>(name: &'a str, attributes: &'a Attributes) -> Result<Event<'a>, 
     })
 }
 
-impl Fold {
+impl TraceBuilder {
     fn end_attribute(&mut self) {
         let Some((key, (text, is_double))) = self.attribute_key.take().zip(self.attribute.take()) else { return };
         let owner = match self.owner {
@@ -173,7 +173,7 @@ impl Fold {
                     Ok(event) => {
                         let seconds = self.event_wall_ns.map(|ns| ns as f64 / NS_PER_S as f64);
                         let step = event.transfer.and_then(|of| of.step);
-                        self.trace.kv_events.add(Batch { seconds, step, events: vec![event] });
+                        self.trace.kv_events.add(EventBatch { seconds, step, events: vec![event] });
                     }
                     Err(fault) => self.trace.kv_faults.add(fault),
                 }
@@ -193,8 +193,8 @@ impl Fold {
             self.trace.names.add_attributes(&self.span.attributes);
             let read = request_span(&mut self.span, &mut self.model);
             match self.trace.request_faults.sound(read) {
-                Some(Found::Request(request)) => self.process.requests.push(*request),
-                Some(Found::Server(span)) => self.process.server_spans.push(span),
+                Some(SpanOfRequest::Request(request)) => self.process.requests.push(*request),
+                Some(SpanOfRequest::Server(span)) => self.process.server_spans.push(span),
                 None => {}
             }
         } else if self.has_steps {

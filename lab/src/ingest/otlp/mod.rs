@@ -27,8 +27,8 @@ use std::path::Path;
 use ridgepoint::{Error, Result};
 use serde::de::DeserializeSeed;
 
-use self::fold::Fold;
-use self::walk::{Node, Objects};
+use self::fold::TraceBuilder;
+use self::walk::{Objects, OtlpObject};
 use super::format::Format;
 use super::json_stream::for_each_document;
 use super::step_csv::check_nanoseconds;
@@ -52,9 +52,9 @@ pub(super) const FORMAT: Format = Format {
 /// # Source
 /// OpenTelemetry protocol 1.x, its JSON encoding; names of spans, events and attributes from vLLM's journey and step tracing.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut fold = Fold::default();
+    let mut fold = TraceBuilder::default();
     for_each_document(path, |parser, count| {
-        Objects { handler: &mut fold, node: Node::Export, count }.deserialize(parser)
+        Objects { handler: &mut fold, node: OtlpObject::Export, count }.deserialize(parser)
     })?;
     let capture = runs::capture(&file_name(path), fold.trace);
     if capture.steps_read() == 0 && capture.requests_read() == 0 {

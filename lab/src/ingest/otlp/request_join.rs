@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use super::attributes::Faults;
-use super::request_span::{Origin, RequestSpan, ServerSpan};
-use crate::ingest::{Reason, RequestRow, Whole};
+use super::request_span::{RequestSpan, ServerSpan, SpanOrigin};
+use crate::ingest::{DropReason, RequestRow, Whole};
 
 /// Joins the request spans of one service. A request that both report has the engine's span, with the server's times in its row.
 pub(super) fn join(
@@ -17,10 +17,10 @@ pub(super) fn join(
 ) -> Vec<RequestSpan> {
     let mut origins = engine.iter().map(|span| &span.origin).chain(server.iter().map(|span| &span.origin));
     let is_monotonic = origins.any(|origin| origin.is_monotonic);
-    let mut is_of_clock = |origin: &Origin, id: &str| {
+    let mut is_of_clock = |origin: &SpanOrigin, id: &str| {
         let is_so = origin.is_monotonic == is_monotonic;
         if !is_so {
-            faults.add((Reason::Incomplete, format!("request {id} has no ts.monotonic, others have")));
+            faults.add((DropReason::Incomplete, format!("request {id} has no ts.monotonic, others have")));
         }
         is_so
     };
@@ -67,7 +67,7 @@ fn keep_first<T>(spans: &mut Vec<T>, id: impl Fn(&T) -> &str, faults: &mut Fault
     }
     let mut is_repeated = vec![false; spans.len()];
     for at in repeated {
-        faults.add((Reason::Duplicate, format!("request {} is there twice", id(&spans[at]))));
+        faults.add((DropReason::Duplicate, format!("request {} is there twice", id(&spans[at]))));
         is_repeated[at] = true;
     }
     let mut is_repeated = is_repeated.into_iter();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ridgepoint::input::NumberRange;
 
 use super::attributes::{Attributes, Fault, MONOTONIC};
-use crate::ingest::{Reason, RequestRow, Whole};
+use crate::ingest::{DropReason, RequestRow, Whole};
 
 const ID_KEYS: [&str; 3] = ["gen_ai.request.id", "request.id", "request_id"];
 
@@ -34,7 +34,10 @@ fn check_unit(events: &[SpanEvent]) -> Result<(), Fault> {
     if length(&wall) < MIN_SPAN_NS || (1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
         return Ok(());
     }
-    Err((Reason::BadValue, format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?")))
+    Err((
+        DropReason::BadValue,
+        format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?"),
+    ))
 }
 
 /// A span as it is in the file.
@@ -62,7 +65,7 @@ pub(super) struct SpanEvent {
 
 /// Where a request was reported.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(super) struct SpanOrigin {
     /// Index of the process that its row belongs to.
     pub(super) process: usize,
     /// Whether its times are on the monotonic clock; else they are unix times.
@@ -77,14 +80,14 @@ pub(super) struct Origin {
 /// A request as the engine's scheduler or unmodified vLLM reports it.
 #[derive(Debug)]
 pub(super) struct RequestSpan {
-    pub(super) origin: Origin,
+    pub(super) origin: SpanOrigin,
     pub(super) row: RequestRow,
 }
 
 /// A request as the server in front of the engine reports it. A whole row would take three times the memory.
 #[derive(Debug)]
 pub(super) struct ServerSpan {
-    pub(super) origin: Origin,
+    pub(super) origin: SpanOrigin,
     pub(super) request_id: Box<str>,
     pub(super) arrived_ns: Option<Whole>,
     pub(super) handed_over_ns: Option<Whole>,
@@ -99,7 +102,7 @@ pub(super) struct ServerSpan {
 
 /// A request's span of either kind.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum SpanOfRequest {
     Request(Box<RequestSpan>),
     Server(ServerSpan),
 }
@@ -142,7 +145,7 @@ impl From<ServerSpan> for RequestSpan {
 }
 
 /// Makes a request of a span. Its model is `model` where it names that one, so that equal names are held once.
-pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Result<Found, Fault> {
+pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Result<SpanOfRequest, Fault> {
     let mut timed = std::mem::take(&mut span.events);
     for event in &mut timed {
         event.monotonic_ns = event.attributes.whole(MONOTONIC)?;
@@ -151,7 +154,7 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     let attributes = &span.attributes;
     let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
     let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
-    let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
+    let request_id = request_id.ok_or_else(|| (DropReason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
     let mut row = RequestRow { request_id: request_id.into(), ..RequestRow::default() };
     let is_monotonic = timed.iter().any(|event| event.monotonic_ns.is_some());
     let is_stock = timed.is_empty();
@@ -168,14 +171,14 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     row.top_p = attributes.number("gen_ai.request.top_p", NumberRange::above_zero(1.0, ""))?;
     if let Some([earlier, later]) = row.out_of_order() {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
-        return Err((Reason::BadValue, text));
+        return Err((DropReason::BadValue, text));
     }
     let of_span = attributes.model();
     if of_span.is_some() && of_span.as_deref() != model.as_deref() {
         *model = of_span.as_deref().map(Rc::from);
     }
     let is_core = span.name == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind));
-    let origin = Origin {
+    let origin = SpanOrigin {
         process: 0,
         is_monotonic,
         is_core,
@@ -186,7 +189,7 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     let request = RequestSpan { origin, row };
     // The cached tokens of a server's span have no place in the compact form.
     let is_compact = !is_core && !is_stock && request.row.num_cached_tokens.is_none();
-    Ok(if is_compact { Found::Server(request.into()) } else { Found::Request(Box::new(request)) })
+    Ok(if is_compact { SpanOfRequest::Server(request.into()) } else { SpanOfRequest::Request(Box::new(request)) })
 }
 
 /// Reads a span of unmodified vLLM: it has no events, starts when the request arrives and has durations as attributes. Those of the
@@ -197,7 +200,7 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
 /// vLLM 0.32, `vllm/v1/engine/output_processor.py`: queue, prefill and decode are parts of the engine's clock, the others of the server's.
 fn from_stock_span(start_ns: Option<u64>, attributes: &Attributes, row: &mut RequestRow) -> Result<(), Fault> {
     let missing =
-        || (Reason::Incomplete, "neither events nor startTimeUnixNano and gen_ai.latency.e2e are there".to_owned());
+        || (DropReason::Incomplete, "neither events nor startTimeUnixNano and gen_ai.latency.e2e are there".to_owned());
     let duration = |key: &str| attributes.seconds_as_ns(&format!("gen_ai.latency.{key}"));
     let start_ns = start_ns.ok_or_else(missing)?;
     let (first, e2e) = (duration("time_to_first_token")?, duration("e2e")?);

@@ -12,7 +12,7 @@ const MOST_OTHERS: usize = 32;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum OtlpObject {
     /// A document or an element of a list of documents.
     Export,
     ResourceSpans,
@@ -47,42 +47,44 @@ pub(super) enum Field {
 /// Takes the values of a document, in the document's order.
 pub(super) trait Handler {
     /// An object begins.
-    fn begin(&mut self, node: Node);
+    fn begin(&mut self, node: OtlpObject);
     /// A text, or a number as text.
     fn text(&mut self, field: Field, text: &str);
     /// An object ends.
-    fn end(&mut self, node: Node);
+    fn end(&mut self, node: OtlpObject);
 }
 
 /// What the value of a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
-    Objects(Node),
+    Objects(OtlpObject),
     Scalar(Field),
     Nothing,
 }
 
-fn inside(node: Node, key: &str) -> Inside {
+fn inside(node: OtlpObject, key: &str) -> Inside {
     match (node, key) {
-        (Node::Export, "resourceSpans") => Inside::Objects(Node::ResourceSpans),
-        (Node::ResourceSpans, "resource") => Inside::Objects(Node::Resource),
-        (Node::ResourceSpans, "scopeSpans") => Inside::Objects(Node::ScopeSpans),
-        (Node::ScopeSpans, "scope") => Inside::Objects(Node::Scope),
-        (Node::ScopeSpans, "spans") => Inside::Objects(Node::Span),
-        (Node::Span, "events") => Inside::Objects(Node::Event),
-        (Node::Resource | Node::Span | Node::Event, "attributes") => Inside::Objects(Node::Attribute),
-        (Node::Attribute, "value") => Inside::Objects(Node::AttributeValue),
-        (Node::Scope, "name") => Inside::Scalar(Field::ScopeName),
-        (Node::Scope, "version") => Inside::Scalar(Field::ScopeVersion),
-        (Node::Span, "name") => Inside::Scalar(Field::SpanName),
-        (Node::Span, "spanId") => Inside::Scalar(Field::SpanId),
-        (Node::Span, "parentSpanId") => Inside::Scalar(Field::ParentSpanId),
-        (Node::Span, "startTimeUnixNano") => Inside::Scalar(Field::SpanStart),
-        (Node::Event, "name") => Inside::Scalar(Field::EventName),
-        (Node::Event, "timeUnixNano") => Inside::Scalar(Field::EventTime),
-        (Node::Attribute, "key") => Inside::Scalar(Field::AttributeKey),
-        (Node::AttributeValue, "doubleValue") => Inside::Scalar(Field::AttributeDouble),
-        (Node::AttributeValue, _) => Inside::Scalar(Field::AttributeValue),
+        (OtlpObject::Export, "resourceSpans") => Inside::Objects(OtlpObject::ResourceSpans),
+        (OtlpObject::ResourceSpans, "resource") => Inside::Objects(OtlpObject::Resource),
+        (OtlpObject::ResourceSpans, "scopeSpans") => Inside::Objects(OtlpObject::ScopeSpans),
+        (OtlpObject::ScopeSpans, "scope") => Inside::Objects(OtlpObject::Scope),
+        (OtlpObject::ScopeSpans, "spans") => Inside::Objects(OtlpObject::Span),
+        (OtlpObject::Span, "events") => Inside::Objects(OtlpObject::Event),
+        (OtlpObject::Resource | OtlpObject::Span | OtlpObject::Event, "attributes") => {
+            Inside::Objects(OtlpObject::Attribute)
+        }
+        (OtlpObject::Attribute, "value") => Inside::Objects(OtlpObject::AttributeValue),
+        (OtlpObject::Scope, "name") => Inside::Scalar(Field::ScopeName),
+        (OtlpObject::Scope, "version") => Inside::Scalar(Field::ScopeVersion),
+        (OtlpObject::Span, "name") => Inside::Scalar(Field::SpanName),
+        (OtlpObject::Span, "spanId") => Inside::Scalar(Field::SpanId),
+        (OtlpObject::Span, "parentSpanId") => Inside::Scalar(Field::ParentSpanId),
+        (OtlpObject::Span, "startTimeUnixNano") => Inside::Scalar(Field::SpanStart),
+        (OtlpObject::Event, "name") => Inside::Scalar(Field::EventName),
+        (OtlpObject::Event, "timeUnixNano") => Inside::Scalar(Field::EventTime),
+        (OtlpObject::Attribute, "key") => Inside::Scalar(Field::AttributeKey),
+        (OtlpObject::AttributeValue, "doubleValue") => Inside::Scalar(Field::AttributeDouble),
+        (OtlpObject::AttributeValue, _) => Inside::Scalar(Field::AttributeValue),
         _ => Inside::Nothing,
     }
 }
@@ -90,14 +92,14 @@ fn inside(node: Node, key: &str) -> Inside {
 /// An object, or a list of objects; anything else is passed over unless it stands for a document.
 pub(super) struct Objects<'h, H> {
     pub(super) handler: &'h mut H,
-    pub(super) node: Node,
+    pub(super) node: OtlpObject,
     /// Is told of each export, span and event, so that none is longer than a file's objects may be.
     pub(super) count: &'h RecordCount,
 }
 
 impl<H: Handler> Objects<'_, H> {
     fn pass_over<E: Error>(&self, found: Unexpected<'_>) -> Result<(), E> {
-        if self.node == Node::Export { Err(E::invalid_type(found, self)) } else { Ok(()) }
+        if self.node == OtlpObject::Export { Err(E::invalid_type(found, self)) } else { Ok(()) }
     }
 }
 
@@ -118,7 +120,7 @@ impl<'de, H: Handler> Visitor<'de> for Objects<'_, H> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Objects { handler, node, count } = self;
-        if matches!(node, Node::Export | Node::Span | Node::Event) {
+        if matches!(node, OtlpObject::Export | OtlpObject::Span | OtlpObject::Event) {
             count.begin();
         }
         handler.begin(node);
@@ -167,7 +169,7 @@ impl<'de, H: Handler> Visitor<'de> for Objects<'_, H> {
 
 /// A key of an object.
 struct Key<'k> {
-    node: Node,
+    node: OtlpObject,
     /// A bit for each key before it that is read.
     known: &'k mut u32,
     /// The other keys before it.
@@ -193,7 +195,7 @@ impl Visitor<'_> for Key<'_> {
         let inside = inside(self.node, key);
         let bit = match inside {
             Inside::Objects(node) => 1 << node as u32,
-            Inside::Scalar(field) if self.node != Node::AttributeValue => 1 << 16 << field as u32,
+            Inside::Scalar(field) if self.node != OtlpObject::AttributeValue => 1 << 16 << field as u32,
             Inside::Scalar(_) | Inside::Nothing => 0,
         };
         if *self.known & bit != 0 || self.others.iter().any(|other| **other == *key) {
@@ -235,13 +237,13 @@ mod tests {
     struct Told(Vec<String>);
 
     impl Handler for Told {
-        fn begin(&mut self, _: Node) {}
+        fn begin(&mut self, _: OtlpObject) {}
 
         fn text(&mut self, field: Field, text: &str) {
             self.0.push(format!("{field:?} {text}"));
         }
 
-        fn end(&mut self, node: Node) {
+        fn end(&mut self, node: OtlpObject) {
             self.0.push(format!("end of {node:?}"));
         }
     }
@@ -249,7 +251,7 @@ mod tests {
     fn walk(text: &'static str) -> (Vec<String>, serde_json::Result<()>) {
         let (reader, count) = Input::new(FileKind::Trace, "t", Cursor::new(text)).unwrap().records(Record::Object);
         let mut told = Told::default();
-        let seed = Objects { handler: &mut told, node: Node::Export, count: &count };
+        let seed = Objects { handler: &mut told, node: OtlpObject::Export, count: &count };
         let found = seed.deserialize(&mut serde_json::Deserializer::from_reader(reader));
         (told.0, found)
     }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens, with_requests};
+use super::{CheckedRow, CheckedRows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, file_name, named_runs};
+use crate::ingest::{Capture, DropReason, RequestRow, Run, file_name, named_runs};
 use ridgepoint::Result;
 
 /// guidellm's report.
@@ -54,9 +54,9 @@ fn add(report: Report, name: &str, capture: &mut Capture) {
     let model = model.into_iter().find_map(Value::as_str).map(str::to_owned);
     for (experiment, benchmark) in named_runs(name, report.benchmarks) {
         let requests = benchmark.requests.unwrap_or_default();
-        let mut rows = Rows::default();
-        requests.errored.iter().for_each(|_| rows.add(Err(Reason::Failed)));
-        requests.incomplete.iter().for_each(|_| rows.add(Err(Reason::Incomplete)));
+        let mut rows = CheckedRows::default();
+        requests.errored.iter().for_each(|_| rows.add(Err(DropReason::Failed)));
+        requests.incomplete.iter().for_each(|_| rows.add(Err(DropReason::Incomplete)));
         requests.successful.iter().enumerate().for_each(|(position, request)| rows.add(row(position, request)));
         rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, |row| row.arrived_ns, capture);
     }
@@ -74,12 +74,12 @@ struct Report {
 
 #[derive(Deserialize)]
 struct Benchmark {
-    requests: Option<Requests>,
+    requests: Option<RequestsByOutcome>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Requests {
+struct RequestsByOutcome {
     successful: Vec<Request>,
     errored: Vec<IgnoredAny>,
     incomplete: Vec<IgnoredAny>,
@@ -95,7 +95,7 @@ struct Request {
     info: Distinct,
 }
 
-fn row(position: usize, request: &Request) -> Row {
+fn row(position: usize, request: &Request) -> CheckedRow {
     let timings = &request.info.0["timings"];
     let row = RequestRow {
         request_id: request

@@ -12,10 +12,10 @@ use ridgepoint::input::Distinct;
 use ridgepoint_replay::input::HeadKind;
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens, tokens_at, with_requests};
+use super::{CheckedRow, CheckedRows, time_ns, tokens, tokens_at, with_requests};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, Whole, file_name};
+use crate::ingest::{Capture, DropReason, RequestRow, Run, Whole, file_name};
 use ridgepoint::Result;
 
 /// inference-perf's report of every request.
@@ -35,7 +35,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 /// # Errors
 /// A file that cannot be read, is not JSON or is cut short, is one of inference-perf's summaries, or has no requests.
 pub fn read(path: &Path) -> Result<Capture> {
-    let (mut rows, mut read) = (Rows::default(), 0);
+    let (mut rows, mut read) = (CheckedRows::default(), 0);
     for_each_object(path, |Distinct(request)| {
         if request["load_summary"].is_null() {
             rows.add(row(read, &request));
@@ -49,9 +49,9 @@ pub fn read(path: &Path) -> Result<Capture> {
     with_requests(path, capture, way_out)
 }
 
-fn row(index: usize, request: &Value) -> Row {
+fn row(index: usize, request: &Value) -> CheckedRow {
     if !request["error"].is_null() {
-        return Err(Reason::Failed);
+        return Err(DropReason::Failed);
     }
     let info = &request["info"];
     // Since 0.6.0, of 0.5.0, and before.
@@ -62,8 +62,8 @@ fn row(index: usize, request: &Value) -> Row {
     let times = times.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let times_ns: Vec<u64> = times
         .iter()
-        .map(|time| time_ns(time)?.map(Whole::get).ok_or(Reason::BadValue))
-        .collect::<std::result::Result<_, Reason>>()?;
+        .map(|time| time_ns(time)?.map(Whole::get).ok_or(DropReason::BadValue))
+        .collect::<std::result::Result<_, DropReason>>()?;
     let row = RequestRow {
         request_id: index.to_string().into(),
         arrived_ns: time_ns(&request["start_time"])?,

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::request_rows::{Row, Rows};
-use super::{Capture, Chunk, Reason, RequestRow, RequestTokens, Whole, seconds_to_ns};
+use super::request_rows::{CheckedRow, CheckedRows};
+use super::{Capture, Chunk, DropReason, RequestRow, RequestTokens, Whole, seconds_to_ns};
 use ridgepoint::{Error, Result};
 
 /// Latest time on a client's clock, s: unix times are well below.
@@ -19,27 +19,27 @@ const MAX_TIME_S: f64 = 1e10;
 const MAX_TOKENS: f64 = 1e9;
 
 /// Converts a time in seconds to ns; `None` for null.
-fn time_ns(value: &Value) -> std::result::Result<Option<Whole>, Reason> {
+fn time_ns(value: &Value) -> std::result::Result<Option<Whole>, DropReason> {
     within(value, MAX_TIME_S).map(|seconds| seconds.map(|seconds| seconds_to_ns(seconds).into()))
 }
 
 /// Converts a number of tokens; `None` for null.
-fn tokens(value: &Value) -> std::result::Result<Option<Whole>, Reason> {
+fn tokens(value: &Value) -> std::result::Result<Option<Whole>, DropReason> {
     match within(value, MAX_TOKENS)? {
-        Some(tokens) if tokens.fract().abs() > 0.0 => Err(Reason::BadValue),
+        Some(tokens) if tokens.fract().abs() > 0.0 => Err(DropReason::BadValue),
         tokens => Ok(tokens.map(|tokens| (tokens as u64).into())),
     }
 }
 
-fn within(value: &Value, max: f64) -> std::result::Result<Option<f64>, Reason> {
+fn within(value: &Value, max: f64) -> std::result::Result<Option<f64>, DropReason> {
     let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
-    if number.is_none() && !value.is_null() { Err(Reason::BadValue) } else { Ok(number) }
+    if number.is_none() && !value.is_null() { Err(DropReason::BadValue) } else { Ok(number) }
 }
 
 /// The tokens of a request that came out at these times, one each; none if there are no times.
-fn tokens_at(row: &RequestRow, times_ns: &[u64]) -> std::result::Result<Option<RequestTokens>, Reason> {
+fn tokens_at(row: &RequestRow, times_ns: &[u64]) -> std::result::Result<Option<RequestTokens>, DropReason> {
     if !times_ns.is_sorted() {
-        return Err(Reason::BadValue);
+        return Err(DropReason::BadValue);
     }
     let chunk = |time_ns: &u64| Chunk { time_ns: *time_ns, num_tokens: 1, ..Chunk::default() };
     let tokens =

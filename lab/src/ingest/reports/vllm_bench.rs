@@ -10,10 +10,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens, tokens_at};
+use super::{CheckedRow, CheckedRows, time_ns, tokens, tokens_at};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::ingest::{Capture, Reason, RequestRow, Run, Whole, file_name, named_runs};
+use crate::ingest::{Capture, DropReason, RequestRow, Run, Whole, file_name, named_runs};
 use ridgepoint::Result;
 use ridgepoint::input::check;
 
@@ -61,7 +61,7 @@ fn add(path: &Path, experiment: String, result: Detailed, capture: &mut Capture)
         })
     };
     check(path, lists.iter().filter_map(problem).collect())?;
-    let mut rows = Rows::default();
+    let mut rows = CheckedRows::default();
     for index in 0..num_requests {
         rows.add(row(index, lists.each_ref().map(|(_, list)| &list[index])));
     }
@@ -86,19 +86,19 @@ struct Detailed {
     errors: Vec<Value>,
 }
 
-fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> Row {
+fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> CheckedRow {
     if error.as_str().is_some_and(|error| !error.is_empty()) {
-        return Err(Reason::Failed);
+        return Err(DropReason::Failed);
     }
     let num_output_tokens = tokens(output)?;
     if num_output_tokens == Some(Whole::ZERO) {
-        return Err(Reason::BadValue);
+        return Err(DropReason::BadValue);
     }
     let arrived_ns = time_ns(start)?.map(Whole::get);
     let first_response_ns = arrived_ns.zip(time_ns(ttft)?).map(|(at, ttft_ns)| at.saturating_add(ttft_ns.get()));
     let mut times_ns: Vec<u64> = first_response_ns.into_iter().collect();
-    for gap in gaps.as_array().ok_or(Reason::BadValue)? {
-        let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?.get();
+    for gap in gaps.as_array().ok_or(DropReason::BadValue)? {
+        let gap_ns = time_ns(gap)?.ok_or(DropReason::BadValue)?.get();
         times_ns.extend(times_ns.last().map(|at| at.saturating_add(gap_ns)));
     }
     // A chat begins with an event that has a role and no token, which the client takes for the first one.

@@ -11,7 +11,7 @@ use ridgepoint::{Error, Location, Result};
 use self::iteration::{Iteration, MARK, iteration};
 use self::start_up::StartUp;
 use self::transfers::Transfers;
-use super::dropped::{Reason, RowFaults};
+use super::dropped::{DropReason, RowFaults};
 use super::format::Format;
 use super::lines::for_each_line;
 use super::step::{ByKey, Run, StepRecord, StepTrace};
@@ -99,7 +99,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         return Ok(capture);
     }
     faults.settle(&origin, &mut capture.dropped_steps)?;
-    capture.dropped_steps.add_many(Reason::Empty, empty);
+    capture.dropped_steps.add_many(DropReason::Empty, empty);
     capture.notes.extend(unknown.note("parts of iteration lines"));
     if unused_usages > 0 {
         let note = format!(

@@ -10,7 +10,7 @@ use super::super::super::block_pool::{AlreadyHashed, BlockHash};
 
 /// A block on the disk.
 #[derive(Debug, Default)]
-struct File {
+struct DiskBlock {
     /// Whether it is whole, and the time of its last use; `None` while it is written.
     used: Option<u64>,
     /// Number of reads that wait for it or run.
@@ -21,7 +21,7 @@ struct File {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     capacity: Option<u32>,
-    held: HashMap<BlockHash, File, BuildHasherDefault<AlreadyHashed>>,
+    held: HashMap<BlockHash, DiskBlock, BuildHasherDefault<AlreadyHashed>>,
     /// Number of blocks that can be read.
     pub(super) num_written: u64,
     /// The blocks that can go by the time of their last use; empty without a limit.
@@ -43,7 +43,7 @@ impl Files {
     pub(super) fn begin_write(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
         let is_missing = |hash: &&BlockHash| !self.held.contains_key(hash);
         let missing: Vec<BlockHash> = hashes.iter().filter(is_missing).copied().collect();
-        self.held.extend(missing.iter().map(|hash| (*hash, File::default())));
+        self.held.extend(missing.iter().map(|hash| (*hash, DiskBlock::default())));
         missing
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Waited {
 
 /// Where a look-up finds a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum BlockLocation {
     /// On the host.
     Hit,
     /// On the host, from which another request loads it.
@@ -75,12 +75,12 @@ impl Offload {
         self.host.walk(slot as usize, positions.start);
         for position in positions {
             let found = self.look_up(&mut disk, slot, position);
-            if matches!(found, Found::Storing | Found::Miss) {
+            if matches!(found, BlockLocation::Storing | BlockLocation::Miss) {
                 break;
             }
-            hits += u32::from(found != Found::Retry);
-            waits |= matches!(found, Found::Reading | Found::Retry);
-            is_loaded |= found == Found::Loading;
+            hits += u32::from(found != BlockLocation::Retry);
+            waits |= matches!(found, BlockLocation::Reading | BlockLocation::Retry);
+            is_loaded |= found == BlockLocation::Loading;
         }
         self.enter(&mut disk, slot);
         let (now_ns, record) = (disk.now_ns, self.record_of(slot));
@@ -98,25 +98,25 @@ impl Offload {
     }
 
     /// Looks at the block at a position of the host's walk along a request's chain, and begins to read it if the disk has it.
-    pub(super) fn look_up(&mut self, disk: &mut Disk, slot: u32, position: u32) -> Found {
-        let Some((hash, state)) = self.host.look(position) else { return Found::Miss };
+    pub(super) fn look_up(&mut self, disk: &mut Disk, slot: u32, position: u32) -> BlockLocation {
+        let Some((hash, state)) = self.host.look(position) else { return BlockLocation::Miss };
         match state {
-            State::Ready { is_loaded: false } => Found::Hit,
-            State::Ready { is_loaded: true } => Found::Loading,
-            State::BeingWritten(block) if disk.promoting.contains(&block) => Found::Reading,
-            State::BeingWritten(_) => Found::Storing,
+            State::Ready { is_loaded: false } => BlockLocation::Hit,
+            State::Ready { is_loaded: true } => BlockLocation::Loading,
+            State::BeingWritten(block) if disk.promoting.contains(&block) => BlockLocation::Reading,
+            State::BeingWritten(_) => BlockLocation::Storing,
             State::Absent => match disk.look_ups.ask(slot as usize, hash) {
-                None => Found::Retry,
-                Some(false) => Found::Miss,
+                None => BlockLocation::Retry,
+                Some(false) => BlockLocation::Miss,
                 Some(true) => self.promote(disk, slot, position, hash),
             },
         }
     }
 
-    fn promote(&mut self, disk: &mut Disk, slot: u32, position: u32, hash: BlockHash) -> Found {
+    fn promote(&mut self, disk: &mut Disk, slot: u32, position: u32, hash: BlockHash) -> BlockLocation {
         let Some(block) = self.host.make_room(position) else {
             disk.counters.refused_reads += 1;
-            return Found::Miss;
+            return BlockLocation::Miss;
         };
         self.note_removed();
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
@@ -125,7 +125,7 @@ impl Offload {
             Some(came) => came.end += 1,
             None => disk.came.push(position..position + 1),
         }
-        Found::Reading
+        BlockLocation::Reading
     }
 
     /// Ends a walk: enters the blocks that are read behind all others of the host.

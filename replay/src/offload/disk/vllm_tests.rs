@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, from_value, json};
 
 use super::super::{KvOffload, Offload};
-use super::tier::Found;
+use super::tier::BlockLocation;
 use super::{Job, KvDisk};
 use crate::block_pool::BlockHash;
 use crate::observe::KvEvent;
@@ -71,10 +71,10 @@ impl Tiers {
         let mut found = Vec::new();
         for position in first..number {
             found.push(match self.offload.look_up(&mut disk, request, position) {
-                Found::Miss => 0,
-                Found::Hit | Found::Loading => 1,
-                Found::Reading | Found::Storing => 2,
-                Found::Retry => 3,
+                BlockLocation::Miss => 0,
+                BlockLocation::Hit | BlockLocation::Loading => 1,
+                BlockLocation::Reading | BlockLocation::Storing => 2,
+                BlockLocation::Retry => 3,
             });
             if found.last() == Some(&0) {
                 break;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
-use runs::{Place, Run};
+use runs::{ChainBlock, Run};
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
 use super::super::kv_cache::hash_of;
@@ -93,7 +93,7 @@ impl HostBlocks {
         let mut hits = 0;
         for run in &self.path {
             let run = &self.runs[*run as usize];
-            for Place { block, .. } in &run.places[run.range(positions.clone())] {
+            for ChainBlock { block, .. } in &run.places[run.range(positions.clone())] {
                 let block = self.blocks.get(*block as usize).filter(|block| block.is_written);
                 let Some(block) = block else { return Some(hits) };
                 if block.num_loads > 0 {
@@ -183,7 +183,7 @@ impl HostBlocks {
         let block = self.new_block(index);
         stored.push(block);
         let run = &mut self.runs[index as usize];
-        run.places.push(Place { hash: hash_of(state, position as usize), block });
+        run.places.push(ChainBlock { hash: hash_of(state, position as usize), block });
         run.end += 1;
         run.bound = run.places.len();
         run.num_held += 1;
@@ -225,7 +225,7 @@ impl HostBlocks {
                 num_idle -= run.num_idle;
                 continue;
             }
-            for Place { block, .. } in &run.places[range] {
+            for ChainBlock { block, .. } in &run.places[range] {
                 if *block == NONE {
                     missing += 1;
                 } else {

@@ -14,7 +14,7 @@ use super::HostBlocks;
 
 /// A block of a chain.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ChainBlock {
     pub(super) hash: BlockHash,
     /// The host's block, or `NONE`.
     pub(super) block: u32,
@@ -27,7 +27,7 @@ pub(super) struct Run {
     pub(super) parent: u32,
     /// Position behind its last block.
     pub(super) end: u32,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ChainBlock>,
     /// Offset behind the last block that may be held.
     pub(super) bound: usize,
     /// Offset behind the last block that may be idle.
@@ -109,7 +109,7 @@ impl HostBlocks {
             return;
         }
         if let Some(run) = self.runs.get_mut(last as usize).filter(|run| run.num_users == 1) {
-            run.places.extend((known..number).map(|at| Place { hash: hash_of(state, at as usize), block: NONE }));
+            run.places.extend((known..number).map(|at| ChainBlock { hash: hash_of(state, at as usize), block: NONE }));
             run.end = number;
             return;
         }
@@ -122,9 +122,8 @@ impl HostBlocks {
                     let same = same.take_while(|(place, at)| place.hash == hash_of(state, *at as usize)).count();
                     self.cut(*next, same)
                 }
-                None => {
-                    self.push(end, (known..number).map(|at| Place { hash: hash_of(state, at as usize), block: NONE }))
-                }
+                None => self
+                    .push(end, (known..number).map(|at| ChainBlock { hash: hash_of(state, at as usize), block: NONE })),
             };
             known = self.runs[end as usize].end;
         }
@@ -181,7 +180,7 @@ impl HostBlocks {
     }
 
     /// Adds a run.
-    fn push(&mut self, parent: u32, of: impl Iterator<Item = Place>) -> u32 {
+    fn push(&mut self, parent: u32, of: impl Iterator<Item = ChainBlock>) -> u32 {
         let index = self.unused_runs.pop().unwrap_or_else(|| {
             self.runs.push(Run::EMPTY);
             self.runs.len() as u32 - 1

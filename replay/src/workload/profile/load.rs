@@ -26,14 +26,14 @@ enum LoadType {
 
 /// The contents of `load`.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct ProfileLoad {
     pub(super) stages: Vec<StageLoad>,
     pub(super) interval_ns: u64,
     pub(super) max_in_flight: Option<u64>,
 }
 
 /// Reads `load`; problems go to its log. `scrape_interval_s` is the least pause that metrics ask for.
-pub(super) fn read(load: Keys<'_>, scrape_interval_s: Option<f64>) -> Load {
+pub(super) fn read(load: Keys<'_>, scrape_interval_s: Option<f64>) -> ProfileLoad {
     let kind = load.or_default("type", load.text("type"), "constant", INFERENCE_PERF);
     let kind = match kind {
         "constant" => Some(LoadType::Constant),
@@ -56,7 +56,7 @@ pub(super) fn read(load: Keys<'_>, scrape_interval_s: Option<f64>) -> Load {
     let stages = stages(&load, kind);
     check_total_time(&load, &stages, interval_s);
     load.finish();
-    Load { stages, interval_ns: (interval_s * NS_PER_S as f64).round() as u64, max_in_flight }
+    ProfileLoad { stages, interval_ns: (interval_s * NS_PER_S as f64).round() as u64, max_in_flight }
 }
 
 /// Returns the limit on the requests in flight of all workers together. The default of `num_workers` is the number of cores of

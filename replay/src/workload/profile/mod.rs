@@ -111,7 +111,7 @@ impl Profile {
 }
 
 /// The sessions of a profile, whose one stage says when they start: its rate, its length and its level of concurrency count sessions.
-fn sessions(load: &load::Load, prompts: &Prompts, turns: data::Turns, log: &Log) -> Option<GeneratedSessions> {
+fn sessions(load: &load::ProfileLoad, prompts: &Prompts, turns: data::Turns, log: &Log) -> Option<GeneratedSessions> {
     let ([stage], Prompts::Random { input, output }) = (load.stages.as_slice(), prompts) else {
         if !load.stages.is_empty() {
             log.problem("load.stages must have one stage for data.type sessions, which can last beyond a stage");
@@ -137,7 +137,7 @@ fn sessions(load: &load::Load, prompts: &Prompts, turns: data::Turns, log: &Log)
 }
 
 /// Reads all sections; no prompts mean a problem.
-fn read(profile: &Value, log: &Log) -> (load::Load, Option<(Prompts, Option<data::Turns>)>) {
+fn read(profile: &Value, log: &Log) -> (load::ProfileLoad, Option<(Prompts, Option<data::Turns>)>) {
     let top = Keys::new("", profile, log);
     top.require(&["load", "data"]);
     let scrape_interval_s = without_influence(&top);

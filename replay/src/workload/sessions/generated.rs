@@ -13,7 +13,7 @@ use super::super::request::Segment;
 use super::super::seed::{Stream, generator};
 use super::super::starts::{Concurrency, Starts, check_concurrency, check_rate};
 use super::super::{Summary, WorkloadRequest};
-use super::{Place, Script, SessionLoad};
+use super::{Script, SessionLoad, SessionTurn};
 
 /// The turns of generated sessions.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -173,7 +173,7 @@ struct Generated {
 
 impl Generated {
     /// New tokens and generated tokens of a turn.
-    fn lengths(&self, place: Place) -> (u32, u32) {
+    fn lengths(&self, place: SessionTurn) -> (u32, u32) {
         let draw = |lengths: &NormalLengths, stream| match lengths.is_fixed() {
             true => lengths.min,
             false => lengths.sample(&mut generator(self.of.seed, stream, self.number(place))),
@@ -181,7 +181,7 @@ impl Generated {
         (draw(&self.of.shape.input, Stream::InputLengths), draw(&self.of.shape.output, Stream::OutputLengths))
     }
 
-    fn think_ns(&self, place: Place) -> u64 {
+    fn think_ns(&self, place: SessionTurn) -> u64 {
         if self.of.shape.think_time_s <= 0.0 {
             return 0;
         }
@@ -190,7 +190,7 @@ impl Generated {
     }
 
     /// Number of a turn among all turns.
-    fn number(&self, place: Place) -> u32 {
+    fn number(&self, place: SessionTurn) -> u32 {
         place.session.saturating_mul(self.of.shape.turns).saturating_add(place.turn)
     }
 }
@@ -200,14 +200,14 @@ impl Script for Generated {
         self.starts.next_ns()
     }
 
-    fn start(&mut self) -> Option<Place> {
+    fn start(&mut self) -> Option<SessionTurn> {
         self.starts.start()?;
-        let place = Place { session: self.started as u32, turn: 0, context_tokens: self.of.shape.prefix_len };
+        let place = SessionTurn { session: self.started as u32, turn: 0, context_tokens: self.of.shape.prefix_len };
         self.started += 1;
         Some(place)
     }
 
-    fn request(&self, place: Place) -> Option<WorkloadRequest> {
+    fn request(&self, place: SessionTurn) -> Option<WorkloadRequest> {
         let (input, output) = self.lengths(place);
         let num_prompt_tokens = place.context_tokens + input;
         let prefix = Segment { id: 0, num_tokens: self.of.shape.prefix_len };
@@ -219,13 +219,13 @@ impl Script for Generated {
         Some(WorkloadRequest { content: Some(content.collect()), ..WorkloadRequest::new(0, num_prompt_tokens, output) })
     }
 
-    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)> {
+    fn next(&self, place: SessionTurn, now_ns: u64) -> Option<(u64, SessionTurn)> {
         if place.turn + 1 >= self.of.shape.turns {
             return None;
         }
         let (input, output) = self.lengths(place);
         let context_tokens = place.context_tokens + input + output;
-        let place = Place { turn: place.turn + 1, context_tokens, ..place };
+        let place = SessionTurn { turn: place.turn + 1, context_tokens, ..place };
         Some((now_ns.saturating_add(self.think_ns(place)), place))
     }
 

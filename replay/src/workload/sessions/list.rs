@@ -11,7 +11,7 @@ use super::super::limits::{self, MAX_TIME_NS};
 use super::super::request::{Content, Segment};
 use super::super::seed::mixed;
 use super::super::{Summary, WorkloadRequest};
-use super::{Place, Script, SessionLoad};
+use super::{Script, SessionLoad, SessionTurn};
 
 /// A turn of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +127,7 @@ struct Listed {
 }
 
 impl Listed {
-    fn turn(&self, place: Place) -> Option<&Turn> {
+    fn turn(&self, place: SessionTurn) -> Option<&Turn> {
         self.sessions.get(place.session as usize)?.turns.get(place.turn as usize)
     }
 }
@@ -137,18 +137,18 @@ impl Script for Listed {
         self.sessions.get(self.started).map(Session::start_ns)
     }
 
-    fn start(&mut self) -> Option<Place> {
-        let place = Place { session: self.started as u32, turn: 0, context_tokens: 0 };
+    fn start(&mut self) -> Option<SessionTurn> {
+        let place = SessionTurn { session: self.started as u32, turn: 0, context_tokens: 0 };
         self.started += 1;
         Some(place)
     }
 
-    fn request(&self, place: Place) -> Option<WorkloadRequest> {
+    fn request(&self, place: SessionTurn) -> Option<WorkloadRequest> {
         Some(self.turn(place)?.request.clone())
     }
 
-    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)> {
-        let place = Place { turn: place.turn + 1, ..place };
+    fn next(&self, place: SessionTurn, now_ns: u64) -> Option<(u64, SessionTurn)> {
+        let place = SessionTurn { turn: place.turn + 1, ..place };
         let Turn { request, think_ns } = self.turn(place)?;
         Some((now_ns.saturating_add(*think_ns).max(request.arrival_ns), place))
     }

@@ -15,7 +15,7 @@ pub use list::{Session, SessionList, Turn};
 
 /// A turn of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SessionTurn {
     /// Session, in order of start from 0.
     session: u32,
     /// Turn of the session, from 0.
@@ -30,13 +30,13 @@ trait Script {
     fn next_start_ns(&self) -> Option<u64>;
 
     /// Starts the next session.
-    fn start(&mut self) -> Option<Place>;
+    fn start(&mut self) -> Option<SessionTurn>;
 
     /// Returns the request of a turn, whose time counts for nothing.
-    fn request(&self, place: Place) -> Option<WorkloadRequest>;
+    fn request(&self, place: SessionTurn) -> Option<WorkloadRequest>;
 
     /// Returns the turn after one that ended at `now_ns`, behind the time at which it is sent; `None` after the last.
-    fn next(&self, place: Place, now_ns: u64) -> Option<(u64, Place)>;
+    fn next(&self, place: SessionTurn, now_ns: u64) -> Option<(u64, SessionTurn)>;
 
     /// Reports that the last turn of a session finished.
     fn ended(&mut self, now_ns: u64);
@@ -47,10 +47,10 @@ pub struct SessionLoad {
     script: Box<dyn Script + Send>,
     num_requests: u64,
     /// Turns whose time is known: their time, a number that keeps the order of equal times, and the turn.
-    due: BinaryHeap<Reverse<(u64, u64, Place)>>,
+    due: BinaryHeap<Reverse<(u64, u64, SessionTurn)>>,
     num_due: u64,
     /// Turns that were sent and have not finished, by number of the request.
-    in_flight: BTreeMap<u32, Place>,
+    in_flight: BTreeMap<u32, SessionTurn>,
     sent: u32,
     /// The latest time that was reported or at which a request was sent.
     last_ns: u64,

@@ -13,7 +13,7 @@ use crate::model::Model;
 use crate::request::{Request, RequestColumns};
 use crate::step_model::{Options, StepModel};
 
-#[path = "../../tests/common/batches.rs"]
+#[path = "../../../tests/common/batches.rs"]
 mod batches;
 use batches::{absurd_batch, any_batch};
 

@@ -3,7 +3,6 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::StepModel;
 use super::plain_decodes::Layout;
 use super::state::StepState;
 use super::tables::{DecodeBatch, StepTables};
@@ -11,7 +10,7 @@ use crate::model::Window;
 use crate::physics::BatchSums;
 use crate::request::{Request, RequestColumns};
 use crate::step::Step;
-use crate::units::real;
+use crate::step_model::StepModel;
 
 /// Requests that are summed together in a batch that is not all plain decodes.
 const BLOCK: usize = 64;
@@ -72,20 +71,6 @@ impl StepModel {
     #[inline]
     pub fn step_time_us(&self, step: impl StepRequests) -> f64 {
         step.time_us(self)
-    }
-
-    /// Leaves out keys that decodes need not read from memory, as `shared_kv_tokens` of them are read by another request too.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is a count")]
-    pub(super) fn share(&self, sums: &mut BatchSums, shared_kv_tokens: u64) {
-        if shared_kv_tokens == 0 {
-            return;
-        }
-        for (window, reads) in sums.windows.iter_mut().zip(&self.shared_reads) {
-            if let Some(reads) = reads {
-                let keys = real(window.decode_kv_tokens);
-                window.decode_kv_tokens = (reads.memory_keys(keys, real(shared_kv_tokens)) + 0.5) as u64;
-            }
-        }
     }
 
     /// A step without requests, to which requests are added one by one.

@@ -52,7 +52,7 @@ pub(super) trait Layout: Copy {
 
     /// Cached keys that plain decodes see under `window`, summed. Not inlined: most models have full windows alone.
     fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
-        simd.vectorize(CachedKeys { window, computed: self.computed() })
+        simd.vectorize(VisibleKeys { window, computed: self.computed() })
     }
 }
 
@@ -178,12 +178,12 @@ fn lanes<S: Simd>(vector: &S::u32s) -> &[u32] {
 }
 
 /// Keys of cached tokens that a decode sees under `window`, summed over requests by their computed tokens.
-struct CachedKeys<I> {
+struct VisibleKeys<I> {
     window: Window,
     computed: I,
 }
 
-impl<I: Iterator<Item = u32>> WithSimd for CachedKeys<I> {
+impl<I: Iterator<Item = u32>> WithSimd for VisibleKeys<I> {
     type Output = u64;
 
     #[inline(always)]

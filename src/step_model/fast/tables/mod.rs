@@ -23,14 +23,14 @@ use crate::efficiency::surface::CountAxis;
 use crate::physics::{BatchSums, MAX_WINDOWS};
 use crate::units::{larger, real, real_wide};
 
-use super::launches::Launches;
+use crate::step_model::launches::Launches;
 use attention::{ChunkAttention, DecodeAttention};
 use rows::{GroupTable, RowTable, Timed};
 use state::StateScan;
 
 /// Tables of operator times by group, before any correction.
 #[derive(Debug)]
-pub(super) struct OperatorTables {
+pub(in crate::step_model) struct OperatorTables {
     /// Operators of a step of decodes alone, by their number.
     decodes: GroupTable,
     /// Operators of a step with prefill chunks, by its tokens.
@@ -56,9 +56,9 @@ pub(super) struct OperatorTables {
 
 /// [`OperatorTables`] with a correction's coefficients multiplied in, as they are exported.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct StepTables {
+pub(in crate::step_model) struct StepTables {
     #[serde(skip)]
-    pub(super) operators: Arc<OperatorTables>,
+    pub(in crate::step_model) operators: Arc<OperatorTables>,
     /// Steps in which all requests are decodes that sample, by their number, from 1 on.
     #[serde(skip)]
     decodes_that_sample: Vec<DecodeStep>,
@@ -113,7 +113,7 @@ impl DecodeBatch {
 
 impl StepTables {
     /// Multiplies a correction into the tables. Returns `None` if a time overflows.
-    pub(super) fn new(operators: Arc<OperatorTables>, correction: Option<&Correction>) -> Option<Self> {
+    pub(in crate::step_model) fn new(operators: Arc<OperatorTables>, correction: Option<&Correction>) -> Option<Self> {
         let coefficients = correction.map_or(Correction::neutral().coefficients, |correction| correction.coefficients);
         let coefficient = |term: Term| coefficients[term.index()];
         // The first terms are those of operator groups.
