@@ -77,6 +77,10 @@ fn add(command: Command, row: &'static Argument) -> Command {
     if row.name.contains('_') {
         argument = argument.alias(row.name);
     }
+    if row.is_required {
+        argument = argument.required_unless_present("config");
+    }
+    argument = argument.ignore_case(matches!(row.kind, Kind::Name(_)));
     let mut command = command;
     for (alternatives, _) in row.needs {
         let rivals = |name: &&&str| !(SOURCES.contains(&row.name) && SOURCES.contains(*name));
@@ -112,13 +116,13 @@ fn add(command: Command, row: &'static Argument) -> Command {
 fn parser(row: &'static Argument) -> ValueParser {
     match row.kind {
         Kind::File => value_parser!(PathBuf).into(),
-        Kind::Name(names) => {
-            PossibleValuesParser::new(names.iter().copied()).map(|name: String| Value::from(name)).into()
-        }
-        // The numbers of a load stand on no other source, so that a wrong one is wrong usage.
-        kind if row.section == Section::Load => ValueParser::from(move |text: &str| {
+        Kind::Name(names) => PossibleValuesParser::new(names.iter().copied()).map(Value::from).into(),
+        // What no file can give instead is judged here, but for numbers beyond their limit, which are bad input.
+        kind if row.section == Section::Load || matches!(kind, Kind::Own(_)) => ValueParser::from(move |text: &str| {
             let value = kind.read_text(text)?;
-            kind.value_of(&value).map(|_| value).ok_or_else(|| format!("must be {}", row.expected()))
+            let is_beyond = text.parse::<f64>().is_ok_and(|number| number > 0.0 && number.is_finite());
+            let is_possible = kind.value_of(&value).is_some() || is_beyond;
+            is_possible.then_some(value).ok_or_else(|| format!("must be {}", row.expected()))
         }),
         kind => ValueParser::from(move |text: &str| kind.read_text(text)),
     }
@@ -157,8 +161,9 @@ mod tests {
     }
 
     fn read(line: &str) -> Result<Map<String, Value>, clap::Error> {
-        let command = Flags::<Server>::augment_args(Command::new("test"));
-        let matches = command.try_get_matches_from(std::iter::once("test").chain(line.split_whitespace()))?;
+        let command = Flags::<Server>::augment_args(Command::new("test").arg(Arg::new("config").long("config")));
+        let line = ["test", "--config", "server.yaml"].into_iter().chain(line.split_whitespace());
+        let matches = command.try_get_matches_from(line)?;
         Ok(Flags::<Server>::from_arg_matches(&matches)?.given)
     }
 

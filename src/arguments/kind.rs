@@ -68,10 +68,9 @@ impl Kind {
     pub fn read_text(&self, text: &str) -> Result<Value, String> {
         let given = Value::from(text);
         let is_number = match self {
-            Kind::Whole(..) | Kind::Tokens(..) => {
-                text.parse::<i128>().is_ok() || Kind::Tokens(0, u64::MAX).value_of(&given).is_some()
-            }
-            Kind::Number(_) => text.parse::<f64>().is_ok_and(f64::is_finite),
+            Kind::Whole(..) => Kind::Whole(0, u64::MAX).value_of(&given).is_some(),
+            Kind::Tokens(..) => Kind::Tokens(0, u64::MAX).value_of(&given).is_some(),
+            Kind::Number(range) => number(&given).is_some_and(|number| range.is_above_least(number)),
             Kind::Wholes => Kind::Wholes.value_of(&given).is_some(),
             _ => true,
         };
@@ -79,9 +78,12 @@ impl Kind {
             return Err(format!("must be {}", self.expected()));
         }
         // A number is kept as one, so that messages show it without quotes.
-        let is_plain = matches!(self, Kind::Whole(..) | Kind::Tokens(..) | Kind::Number(_) | Kind::WholeOrAuto(..));
-        let number = is_plain.then(|| text.parse::<serde_json::Number>().ok()).flatten();
-        Ok(number.map_or(given, Value::Number))
+        let number = match self {
+            Kind::Whole(..) | Kind::Tokens(..) | Kind::WholeOrAuto(..) => text.parse::<u64>().ok().map(Value::from),
+            Kind::Number(_) => number(&given).map(Value::from),
+            _ => None,
+        };
+        Ok(number.unwrap_or(given))
     }
 
     /// Completes the sentence "it must be …".
@@ -258,7 +260,10 @@ mod tests {
     #[test]
     fn a_text_of_another_kind_is_wrong_usage_and_one_out_of_range_is_not() {
         assert_eq!(Kind::Whole(1, 8).read_text("0"), Ok(json!(0)));
-        assert_eq!(Kind::Whole(1, 8).read_text("-1"), Ok(json!(-1)));
+        assert_eq!(Kind::Whole(1, 8).read_text("9"), Ok(json!(9)));
+        assert!(Kind::Whole(1, 8).read_text("-1").is_err());
+        assert!(Kind::Number(NumberRange::above_zero(1.0, "")).read_text("0").is_err());
+        assert_eq!(Kind::Number(NumberRange::above_zero(1.0, "")).read_text("2"), Ok(json!(2.0)));
         assert_eq!(Kind::Tokens(1, 1 << 20).read_text("32k"), Ok(json!("32k")));
         assert_eq!(Kind::Whole(1, 8).read_text("x"), Err("must be a whole number from 1 to 8".to_owned()));
         assert!(Kind::Number(NumberRange::POSITIVE).read_text("nan").is_err());

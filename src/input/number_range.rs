@@ -35,9 +35,14 @@ impl NumberRange {
         (self.min, self.max)
     }
 
+    /// Returns whether a number is not below the range.
+    pub fn is_above_least(&self, number: f64) -> bool {
+        self.min.map_or(number > 0.0, |min| number >= min)
+    }
+
     /// Returns whether a number is in the range.
     pub fn contains(&self, number: f64) -> bool {
-        self.min.map_or(number > 0.0, |min| number >= min) && number <= self.max
+        self.is_above_least(number) && number <= self.max
     }
 }
 

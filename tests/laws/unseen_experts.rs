@@ -29,7 +29,8 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
         let tables = Tables::new(&hardware, &Engine::default(), None);
         let of_kind = |k: &MoeKey| if is_wanted(k, kind) { 0.0 } else { f64::INFINITY };
         let all = tables.nearest(&MOE, of_kind, usize::MAX, &[]).expect("measured layers");
-        assert!(all.len() >= 8, "{gpu}: {} layers", all.len());
+        // Without the layers of `bench_data/exclusions.toml`.
+        assert!(all.len() >= 7, "{gpu}: {} layers", all.len());
         let mut errors = Vec::new();
         for own in &all {
             let (own_key, own) = (&own.key, &own.series);

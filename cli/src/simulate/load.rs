@@ -39,11 +39,11 @@ impl LoadArgs {
     /// Reads the load.
     ///
     /// # Errors
-    /// Wrong usage: numbers that do not go together.
+    /// Numbers out of range or that do not go together.
     pub fn read(&self) -> Result<GivenLoad, Failure> {
         let log = Log::default();
         let given = load_arguments().read("", &self.flags.given, &log);
-        log.finish("the command line", Some(())).map_err(|error| Failure::usage(error.problems().join("; ")))?;
+        log.finish("the command line", Some(()))?;
         let path = |name: &str| given.get::<std::path::PathBuf>(name);
         let load = match (path("profile"), path("requests")) {
             (Some(path), _) => Load::Profile { path },

@@ -124,14 +124,17 @@ fn figures_of_a_load_without_a_file_have_limits() {
     for (load, said) in [
         (
             "--concurrency 1 --input-len 4294967295 --output-len 1",
-            "input length = 4294967295 must be from 1 to 10000000 tokens",
+            "input_len = 4294967295 must be a whole number of tokens from 1 to 10000000",
         ),
         ("--concurrency 4294967295 --input-len 1 --output-len 1", "number of requests = 42949672950 must be"),
         ("--concurrency 10000001 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
-        ("--concurrency 1 --num-requests 4294967295 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
+        (
+            "--concurrency 1 --num-requests 4294967295 --input-len 1 --output-len 1",
+            "num_requests = 4294967295 must be a whole number from 1 to 100000000",
+        ),
         (
             "--request-rate 1e308 --num-requests 1 --input-len 1 --output-len 1",
-            "rate = 1e308 must be above 0 and at most 1000000",
+            "request_rate = 1e308 must be a number above 0 and at most 1000000",
         ),
         (
             "--request-rate 1e-300 --num-requests 1 --input-len 1 --output-len 1",
@@ -139,7 +142,7 @@ fn figures_of_a_load_without_a_file_have_limits() {
         ),
         (
             "--request-rate 1 --burstiness 1e9 --num-requests 1 --input-len 1 --output-len 1",
-            "must be from 0.001 to 1000",
+            "burstiness = 1000000000.0 must be a number from 0.001 to 1000",
         ),
     ] {
         simulate(&format!("{SERVER} {load}")).fails(1, &[said]);

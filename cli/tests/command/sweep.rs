@@ -269,7 +269,7 @@ fn bad_input_names_file_key_value_and_the_way_out_and_writes_nothing() {
         (GRID.replace("[4, 16]", "[4, 0]"), &["load.request_rate_per_s = 0 must be a number above 0"]),
         (
             format!("{GRID}[slo]\nttft_p99_ms = 5\n"),
-            &["[load] has request_rate_per_s: ", "with [slo], which finds the highest rate"],
+            &["[load] has request_rate: ", "with [slo], which finds the highest rate"],
         ),
         (format!("{GRID}[slo]\nttfp_p99_ms = 5\n"), &["slo.ttfp_p99_ms is not a known key: did you mean ttft_p99_ms"]),
     ] {

@@ -69,7 +69,7 @@ fn every_problem_is_told_once() {
         "[server] max_num_sequences is not a known key: did you mean max_num_seqs",
         "[server] block_size = \"nan\" must be a whole number",
         "load.seed = -1 must be a whole number from 0",
-        "load.input_len_tokens is missing",
+        "load.input_len is missing",
     ] {
         let told = found.iter().filter(|problem| problem.contains(said)).count();
         assert_eq!(told, 1, "'{said}' in {found:#?}");
@@ -87,7 +87,7 @@ fn values_that_are_listed_twice_are_refused() {
         found,
         [
             "load.seed = 3 is listed twice, at place 3: keep one",
-            "load.seed = -1 must be a whole number from 0 to 9223372036854775807"
+            "load.seed = -1 must be a whole number from 0 to 18446744073709551615"
         ]
     );
 }

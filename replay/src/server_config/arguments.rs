@@ -5,6 +5,7 @@ use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::arguments;
 use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
 use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::NumberRange;
 use serde_json::Value;
 
 use crate::SchedulingPolicy;
@@ -36,7 +37,7 @@ static WITHOUT_INFLUENCE: &[Argument] = &[
     Argument::without_influence("host"),
     Argument::without_influence("port"),
     Argument::without_influence("api_key"),
-    Argument::without_influence("seed"),
+    Argument::without_influence("seed").no_flag(),
     Argument::without_influence("tokenizer"),
     Argument::without_influence("tokenizer_mode"),
     Argument::without_influence("revision"),
@@ -114,12 +115,12 @@ static CACHE_ARGUMENTS: &[Argument] = &[
     Argument::new("num_gpu_blocks_override", Section::Scheduler, "Number of KV blocks; auto computes it from the memory equation even if a server file gives one", Kind::WholeOrAuto(1, u32::MAX as u64))
         .alias(&["total_kv_blocks"]),
     Argument::new("cpu_offload", Section::Deployment, "In published experiments: a switch, or the size of cpu_offload_gb", Kind::Any).no_flag(),
-    Argument::new("kv_offloading_size", Section::Scheduler, "Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back", Kind::Any)
+    Argument::new("kv_offloading_size", Section::Scheduler, "Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back", Kind::Number(NumberRange::from_zero(1e6, "GiB")))
         .value("GIB"),
     Argument::new("kv_offloading_backend", Section::Scheduler, "Backend of kv_offloading_size; native is modelled", Kind::Name(&["native"]))
         .must_be("native: LMCache is not modelled"),
     Argument::new("kv_transfer_config", Section::Scheduler, "vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks, offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec", Kind::Any)
-        .value("JSON"),
+        .value("JSON").excludes(&[("kv_offloading_size", "keep one")]),
     Argument::new("kv_transfers", Section::Scheduler, "File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it", Kind::File)
         .value("FILE")
         .default("a copy takes 20 µs, and its bytes at 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it"),

@@ -1,7 +1,8 @@
 //! The host's tier of KV blocks as vLLM's arguments give it: `kv_offloading_size`, or a connector in `kv_transfer_config`.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; sizes are positive")]
 
-use ridgepoint::input::{Keys, NumberRange, object_or_text};
+use ridgepoint::arguments::Given;
+use ridgepoint::input::{Keys, object_or_text};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::units::GIB;
 use ridgepoint::{Deployment, Error, Result};
@@ -39,15 +40,9 @@ impl KvOffloading {
     const NONE: Self = KvOffloading { size: KvOffloadingSize::Blocks(0), offload_prompt_only: false, disk: None };
 
     /// Reads the arguments; `None` without a tier.
-    pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
-        let gib = keys.number("kv_offloading_size", NumberRange::from_zero(1e6, "GiB")).filter(|gib| *gib > 0.0);
-        keys.read("kv_offloading_backend", "native: LMCache is not modelled", |value| {
-            (value == "native").then_some(())
-        });
+    pub(super) fn read(given: &Given, keys: &Keys<'_>) -> Option<Self> {
+        let gib = given.get("kv_offloading_size").filter(|gib| *gib > 0.0);
         let connector = keys.get(KEY).and_then(|value| Self::read_connector(keys, value));
-        if gib.is_some() && connector.is_some() {
-            keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
-        }
         let sized = gib.map(|gib| KvOffloading { size: KvOffloadingSize::Gib(gib), ..KvOffloading::NONE });
         connector.or(sized)
     }

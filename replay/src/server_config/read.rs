@@ -40,7 +40,7 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
     let keys = given.keys(log);
     let mut deployment = Deployment::checked(given, log);
     deployment.cpu_offload_gb = cpu_offload_gb(&keys, deployment.cpu_offload_gb);
-    let (kv_offloading, kv_transfers) = (KvOffloading::read(&keys), KvTransfersSource::read(&keys));
+    let (kv_offloading, kv_transfers) = (KvOffloading::read(given, &keys), KvTransfersSource::read(&keys));
     let (model, hardware): (Option<String>, Option<String>) = (given.get("model"), given.get("hardware"));
     let server = ServerConfig::new(origin, &model?, &hardware?);
     Some(ServerConfig {

@@ -24,7 +24,7 @@ arguments! {
     LOAD_ARGUMENTS of Section::Load;
 
     concurrency: Option<u32> = None, "Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once",
-        Kind::Whole(1, MAX_REQUESTS / ROUNDS), alias(&["max_concurrency"]), engines(Engines::ALL), needs(LENGTHS), excludes(&[("request_rate", "a load has one of them"), OF_PROFILE, OF_REQUESTS]);
+        Kind::Whole(1, u32::MAX as u64), alias(&["max_concurrency"]), engines(Engines::ALL), needs(LENGTHS), excludes(&[("request_rate", "a load has one of them"), OF_PROFILE, OF_REQUESTS]);
     request_rate: Option<f64> = None, "Open loop: send R requests per second on average, at random times. With turns, start R sessions per second",
         Kind::Number(NumberRange::above_zero(MAX_RATE_PER_S, "requests per second")), alias(&["request_rate_per_s", "requests_per_s", "sessions_per_s"]), engines(Engines::ALL), value("R"), needs(OF_A_RATE), excludes(&[OF_PROFILE]);
     input_len: Option<NormalLengths> = None, "Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before",
@@ -42,7 +42,7 @@ arguments! {
     prefix_len: Option<u32> = None, "Tokens at the beginning of every prompt, before input_len, that all requests and sessions share, such as a system prompt",
         Kind::Whole(0, MAX_TOKENS as u64), alias(&["random_prefix_len", "shared_prefix_len", "prefix_len_tokens"]), engines(Engines::ALL), default("0"), excludes(FILES);
     think_time_s: Option<f64> = None, "Mean time from the end of a turn to the next, as the client thinks or a tool runs, s. Times are exponential",
-        Kind::Number(NumberRange::from_zero(MAX_DURATION_S, "s")), engines(Engines::ALL), value("S"), default("0"), needs(TURNS), excludes(FILES);
+        Kind::Number(NumberRange::from_zero(MAX_DURATION_S, "s")), engines(Engines::ALL), value("S"), default("0"), needs(TURNS), excludes(&[("num_requests", "it is of sessions"), OF_PROFILE, OF_REQUESTS]);
 }
 
 const LENGTH: &str =

@@ -105,7 +105,7 @@ fn every_fault_of_the_keys_is_named() {
             "GET /v1/hardware",
         ),
         ("/v1/predict-step", ideal(json!({"decode": ["1x5"], "model": {"hidden_size": 1}})), "invalid", "model: "),
-        ("/v1/simulate", ideal(json!({"request_rate": 5})), "invalid", "input_len is missing"),
+        ("/v1/simulate", ideal(json!({"request_rate": 5})), "invalid", "request_rate = 5 needs input_len"),
         (
             "/v1/simulate",
             ideal(json!({"request_rate": 5, "concurrency": 5})),
@@ -113,24 +113,24 @@ fn every_fault_of_the_keys_is_named() {
             "request_rate and concurrency: give one",
         ),
         ("/v1/simulate", ideal(json!({})), "invalid", "no load: give one of request_rate"),
-        ("/v1/simulate", ideal(json!({"requests": [], "input_len": 5})), "invalid", "has no place beside requests"),
+        ("/v1/simulate", ideal(json!({"requests": [], "input_len": 5})), "invalid", "cannot be given with requests"),
         (
             "/v1/simulate",
             ideal(json!({"request_rate": 1, "num_requests": 4, "input_len": 5, "output_len": 5, "turns": 2})),
             "invalid",
-            "num_requests = 4 has no place beside turns: give num_sessions",
+            "num_requests = 4 cannot be given with turns: give num_sessions",
         ),
         (
             "/v1/simulate",
             ideal(json!({"concurrency": 1, "input_len": 5, "output_len": 5, "think_time_s": 2})),
             "invalid",
-            "think_time_s = 2 is of sessions: give turns",
+            "think_time_s = 2 needs turns",
         ),
         (
             "/v1/simulate",
             ideal(json!({"requests": [], "turns": 2})),
             "invalid",
-            "turns = 2 has no place beside requests",
+            "turns = 2 cannot be given with requests",
         ),
         (
             "/v1/simulate",
