@@ -40,7 +40,7 @@ arguments! {
     cpu_offload_gb: f64 = 0.0, "GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step",
         Kind::Number(NumberRange::from_zero(f64::MAX, "")), must_be(OFFLOAD), value("GIB"), default("0");
     kv_cache_dtype: Option<DType> = None, "Number format of the KV cache; auto takes the checkpoint's, else the model's own",
-        Kind::Own(kv_cache_dtype), must_be("auto, fp8, bfloat16 or float16"), value("FORMAT"), default("auto");
+        Kind::Own(kv_cache_dtype), must_be("auto, fp8, fp8_e4m3, fp8_e5m2, bfloat16 or float16"), value("FORMAT"), default("auto");
     block_size: u32 = 16, "Tokens of a KV block",
         COUNT, default("16");
     enforce_eager: bool = false, "Launch every kernel from the host, without CUDA graphs",

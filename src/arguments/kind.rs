@@ -1,4 +1,5 @@
 //! What the value of an argument is: how it is read, from JSON or from text, how messages describe it, and its JSON schema.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
 
 use serde_json::{Map, Value, json};
 
@@ -79,7 +80,9 @@ impl Kind {
         }
         // A number is kept as one, so that messages show it without quotes.
         let number = match self {
-            Kind::Whole(..) | Kind::Tokens(..) | Kind::WholeOrAuto(..) => text.parse::<u64>().ok().map(Value::from),
+            Kind::Whole(..) | Kind::Tokens(..) | Kind::WholeOrAuto(..) | Kind::Own(_) => {
+                text.parse::<u64>().ok().map(Value::from)
+            }
             Kind::Number(_) => number(&given).map(Value::from),
             _ => None,
         };

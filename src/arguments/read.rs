@@ -296,7 +296,8 @@ fn is_set(value: &Value) -> bool {
 
 /// Whether a value reads as this text.
 fn is_text(value: &Value, text: &str) -> bool {
-    value.as_str().map_or_else(|| value.to_string() == text, |given| given.trim() == text)
+    let written = value.as_str().map_or_else(|| value.to_string(), |given| given.trim().to_owned());
+    written == text
 }
 
 fn because(reason: &str) -> String {

@@ -53,8 +53,8 @@ fn deployments_that_are_none_are_refused() {
     with("{\"gpu_memory_utilization\": NaN}", &["deployment_json"]);
     with("{\"gpu_memory_utilization\": 1e999}", &["deployment_json"]);
     with("{\"tensor_parallel_size\": -1}", &["deployment_json: tensor_parallel_size = -1 must be a whole number"]);
-    let several = "{\"tensor_parallel_size\": 2, \"block_size\": \"16\", \"max_num_seqs\": 1.5, \"speed\": 1}";
-    with(several, &["block_size = \"16\" must be", "max_num_seqs = 1.5 must be", "speed is not a known key"]);
+    let several = "{\"tensor_parallel_size\": 2, \"block_size\": \"many\", \"max_num_seqs\": 1.5, \"speed\": 1}";
+    with(several, &["block_size = \"many\" must be", "max_num_seqs = 1.5 must be", "speed is not a known key"]);
     with("{\"block_size\": 16, \"block_size\": 32}", &["key 'block_size' appears twice"]);
     with("", &["deployment_json"]);
     with("[]]", &["deployment_json"]);
