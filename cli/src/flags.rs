@@ -115,7 +115,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
 /// Reads the text of a flag. Files are told from names by the type of their parser.
 fn parser(row: &'static Argument) -> ValueParser {
     match row.kind {
-        Kind::File => value_parser!(PathBuf).into(),
+        Kind::File => value_parser!(PathBuf),
         Kind::Name(names) => PossibleValuesParser::new(names.iter().copied()).map(Value::from).into(),
         // What no file can give instead is judged here, but for numbers beyond their limit, which are bad input.
         kind if row.section == Section::Load || matches!(kind, Kind::Own(_)) => ValueParser::from(move |text: &str| {
