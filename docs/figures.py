@@ -96,9 +96,9 @@ class Reports:
         kept.write_text(text)
         return json.loads(text)
 
-    def tested(self, binary, name):
+    def tested(self, binary, name, package="ridgepoint"):
         """What the tests of this name print."""
-        line = f"cargo test --locked -p ridgepoint --test {binary} {name} -- --nocapture"
+        line = f"cargo test --locked -p {package} --test {binary} {name} -- --nocapture"
         if line not in self.known:
             print(line, file=sys.stderr, flush=True)
             self.known[line] = printed(line.split())

@@ -24,7 +24,7 @@ def kv_error_pct(of_scout):
 
     def largest(reports):
         reports.path()
-        lines = re.findall(r"^(\S+) +\d+ +\d+ +([-+][\d.]+) ?%", reports.tested("laws", "kv_capacity"), re.MULTILINE)
+        lines = re.findall(r"^(\S+) +\d+ +\d+ +([-+][\d.]+) ?%", reports.tested("replay", "kv_capacity", "ridgepoint-replay"), re.MULTILINE)
         return f"{max(abs(float(error)) for name, error in lines if ('scout' in name) == of_scout):.1f}"
 
     return largest
