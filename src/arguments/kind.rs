@@ -1,9 +1,8 @@
 //! What the value of an argument is: how it is read, from JSON or from text, how messages describe it, and its JSON schema.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
 
 use serde_json::{Map, Value, json};
 
-use crate::input::{Keys, NumberRange, object_or_text};
+use crate::input::{Keys, NumberRange, object_or_text, whole_text, whole_value};
 
 /// What a value is. Text is read as the engine's own parser reads it on a command line: `"8192"` is a number, `"true"` a switch, and
 /// JSON an object.
@@ -168,15 +167,7 @@ fn switch(value: &Value) -> Option<bool> {
 
 /// A whole number, which may be written as `16.0` or as text.
 fn whole(value: &Value) -> Option<u64> {
-    let float = |number: f64| {
-        const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
-        (number.fract().abs() <= 0.0 && (0.0..=MAX_EXACT).contains(&number)).then_some(number as u64)
-    };
-    match value {
-        Value::Number(number) => number.as_u64().or_else(|| float(number.as_f64()?)),
-        Value::String(text) => text.trim().parse().ok().or_else(|| float(text.trim().parse().ok()?)),
-        _ => None,
-    }
+    value.as_str().map_or_else(|| whole_value(value), whole_text)
 }
 
 /// A number of tokens as vLLM reads it.

@@ -135,7 +135,7 @@ impl<'a> Keys<'a> {
     /// Reads a whole number; `16.0` is one.
     pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, key: &str, range: RangeInclusive<T>) -> Option<T> {
         let expected = format_args!("a whole number from {} to {}", range.start(), range.end());
-        self.read(key, expected, |value| T::try_from(whole(value)?).ok().filter(|number| range.contains(number)))
+        self.read(key, expected, |value| T::try_from(whole_value(value)?).ok().filter(|number| range.contains(number)))
     }
 
     /// Reads a number.
@@ -162,7 +162,7 @@ impl<'a> Keys<'a> {
 
     /// Reads a list of whole numbers.
     pub fn wholes(&self, key: &str) -> Option<Vec<u64>> {
-        self.read(key, "a list of whole numbers", |value| value.as_array()?.iter().map(whole).collect())
+        self.read(key, "a list of whole numbers", |value| value.as_array()?.iter().map(whole_value).collect())
     }
 
     /// Reads one of the names of an enum, as its `Deserialize` has them.
@@ -241,8 +241,8 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// A whole number, which may be written as `16.0`.
-fn whole(value: &Value) -> Option<u64> {
+/// Returns a whole number, which may be written as `16.0`.
+pub(crate) fn whole_value(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| whole_float(value.as_f64()?))
 }
 

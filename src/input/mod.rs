@@ -15,6 +15,7 @@ mod text;
 pub use file_kind::{FileKind, Limit};
 pub(crate) use files::embedded;
 pub use files::files_in;
+pub(crate) use keys::whole_value;
 pub use keys::{Keys, contradiction, other_names, whole_text};
 pub use log::{Log, MAX_PROBLEMS, check};
 pub use names::did_you_mean;

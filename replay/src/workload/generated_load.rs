@@ -10,7 +10,7 @@ use super::lengths::lockstep;
 use super::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
 use super::load::OpenedLoad;
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
-use super::{ArrivalPattern, ClosedLoop, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Workload};
+use super::{ArrivalPattern, ClosedLoop, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
 
 /// Requests or sessions per request or session in flight, if their number is not given.
 pub const ROUNDS: u64 = 10;
@@ -104,6 +104,9 @@ fn lengths(value: &Value) -> Option<Value> {
     is_possible.then(|| value.clone())
 }
 
+/// A workload with its summary and the note on lockstep.
+type DescribedWorkload = (Box<dyn Workload + Send>, Summary, Option<String>);
+
 impl GeneratedLoad {
     /// Returns whether the requests are those of sessions, or share a prefix.
     pub fn has_sessions(&self) -> bool {
@@ -160,17 +163,27 @@ impl GeneratedLoad {
     /// # Errors
     /// Those of [`ClosedLoop::new`], [`OpenLoop::new`] and [`GeneratedSessions::new`].
     pub fn workload(&self, share: ReplicaShare, seed: u64) -> Result<Box<dyn Workload + Send>> {
+        Ok(self.described_workload(share, seed)?.0)
+    }
+
+    /// Returns one replica's share with its summary, and a note if its requests run in lockstep.
+    fn described_workload(&self, share: ReplicaShare, seed: u64) -> Result<DescribedWorkload> {
         if let Some(sessions) = self.sessions(share, seed)? {
-            return Ok(Box::new(sessions.workload()));
+            return Ok((Box::new(sessions.workload()), sessions.summary(), sessions.lockstep()));
         }
         let [input, output] = self.lengths()?;
         let shape = RequestShape::drawn(input, output, seed);
         let num_requests = share.requests(self.count());
         if let Some(concurrency) = self.concurrency {
-            return Ok(Box::new(ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?));
+            let in_flight = share.concurrency(concurrency);
+            let closed = ClosedLoop::new(in_flight, num_requests, shape)?;
+            let summary = closed.summary();
+            return Ok((Box::new(closed), summary, lockstep(in_flight, [&input, &output], 0.0)));
         }
         let rate_per_s = share.rate_per_s(self.request_rate.unwrap_or(1.0));
-        Ok(Box::new(OpenLoop::new(self.pattern(), rate_per_s, num_requests, shape, seed)?))
+        let open = OpenLoop::new(self.pattern(), rate_per_s, num_requests, shape, seed)?;
+        let summary = open.summary();
+        Ok((Box::new(open), summary, None))
     }
 
     /// Returns one replica's share with its name, summary and remarks. `check` gets the number of requests before any is drawn.
@@ -182,20 +195,12 @@ impl GeneratedLoad {
         if self.request_rate.is_some() == self.concurrency.is_some() {
             return Err(Error::invalid("load", vec![one.to_owned()]));
         }
-        let workload = self.workload(share, seed)?;
-        let (has_sessions, [input, output]) = (self.has_sessions(), self.lengths()?);
-        let in_flight = self.concurrency.map(|concurrency| share.concurrency(concurrency));
-        let (summary, lockstep) = match self.sessions(share, seed)? {
-            Some(sessions) => (sessions.summary(), sessions.lockstep()),
-            None => (
-                RequestShape::drawn(input, output, seed).summary(share.requests(self.count())),
-                in_flight.and_then(|in_flight| lockstep(in_flight, [&input, &output], 0.0)),
-            ),
-        };
+        let (workload, summary, lockstep) = self.described_workload(share, seed)?;
         check(summary.requests as u64)?;
-        let note = match has_sessions {
-            true => share.note_on_figures(None, None),
-            false => share.note_on_figures(self.request_rate, self.concurrency),
+        let note = if self.has_sessions() {
+            share.note_on_figures(None, None)
+        } else {
+            share.note_on_figures(self.request_rate, self.concurrency)
         };
         let notes = note.into_iter().chain(lockstep).collect();
         Ok(OpenedLoad { workload, name: self.name(share), summary, notes })
