@@ -68,8 +68,9 @@ impl Kind {
     pub fn read_text(&self, text: &str) -> Result<Value, String> {
         let given = Value::from(text);
         let is_number = match self {
-            Kind::Whole(..) => Kind::Whole(0, u64::MAX).value_of(&given).is_some(),
-            Kind::Tokens(..) => Kind::Tokens(0, u64::MAX).value_of(&given).is_some(),
+            // A number that the argument's type cannot have, as one beyond 32 bits, is none.
+            Kind::Whole(_, max) => Kind::Whole(0, widest(*max)).value_of(&given).is_some(),
+            Kind::Tokens(_, max) => Kind::Tokens(0, widest(*max)).value_of(&given).is_some(),
             Kind::Number(range) => number(&given).is_some_and(|number| range.is_above_least(number)),
             Kind::Wholes => Kind::Wholes.value_of(&given).is_some(),
             _ => true,
@@ -150,6 +151,11 @@ impl Kind {
             Kind::Any => json!({}),
         }
     }
+}
+
+/// The largest number of the type of an argument with this maximum: 32 bits, or 64 if they are needed.
+const fn widest(max: u64) -> u64 {
+    if max > u32::MAX as u64 { u64::MAX } else { u32::MAX as u64 }
 }
 
 /// A switch; text as a command line has it.
@@ -256,6 +262,7 @@ mod tests {
         assert_eq!(Kind::Whole(1, 8).read_text("0"), Ok(json!(0)));
         assert_eq!(Kind::Whole(1, 8).read_text("9"), Ok(json!(9)));
         assert!(Kind::Whole(1, 8).read_text("-1").is_err());
+        assert!(Kind::Whole(1, 8).read_text("4294967296").is_err());
         assert!(Kind::Number(NumberRange::above_zero(1.0, "")).read_text("0").is_err());
         assert_eq!(Kind::Number(NumberRange::above_zero(1.0, "")).read_text("2"), Ok(json!(2.0)));
         assert_eq!(Kind::Tokens(1, 1 << 20).read_text("32k"), Ok(json!("32k")));

@@ -134,7 +134,7 @@ fn figures_of_a_load_without_a_file_have_limits() {
         ),
         (
             "--request-rate 1e308 --num-requests 1 --input-len 1 --output-len 1",
-            "request_rate = 1e308 must be a number above 0 and at most 1000000",
+            "request_rate = 1e+308 must be a number above 0 and at most 1000000",
         ),
         (
             "--request-rate 1e-300 --num-requests 1 --input-len 1 --output-len 1",
@@ -354,7 +354,7 @@ fn wrong_usage_exits_with_2() {
     fails(&format!("{SERVER} --concurrency 0 --input-len 5 --output-len 5"), &["'0'", "--concurrency"]);
     fails(&format!("{SERVER} --concurrency 1 --input-len 0 --output-len 5"), &["'0'", "--input-len"]);
     fails(&format!("{SERVER} --concurrency 4294967296 --input-len 5 --output-len 5"), &["4294967296"]);
-    fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a finite number of at least 0"]);
+    fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a number of at least 0"]);
     simulate(&format!("{SERVER} {LOOP} --cpu-offload-gb 13.1")).fails(
         1,
         &["cpu_offload_gb", "is more than the 13.0", "GiB of weights that the layers", "see --cpu-offload-gb"],

@@ -76,7 +76,8 @@ static SOURCE_ARGUMENTS: &[Argument] = &[
         .engines(Engines::ALL)
         .value("KIND")
         .default("detected from the content")
-        .needs(&[(&["requests"], "it is the format of that file")]),
+        .needs(&[(&["requests"], "it is the format of that file")])
+    .excludes(&[("profile", "it is the format of requests"), ("concurrency", "it is the format of requests")]),
     Argument::new(
         "seed",
         Section::Load,
