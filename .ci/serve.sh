@@ -31,8 +31,9 @@ for _ in {1..120}; do
   sleep 1
 done
 
+# One worker: CPython 3.11's parser, which the generator of values calls, fails now and then on two threads (gh-106905).
 # Checks of what is accepted are left out: keys may also be written with dashes, and a valid key may have a value that does not fit.
 (cd "$work" && "$schemathesis" run "$url/openapi.json" --url "$url" --max-examples "$examples" --seed 20261124 \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
-  --suppress-health-check all --request-timeout 60 --workers 2)
+  --suppress-health-check all --request-timeout 60 --workers 1)
 kill -0 "$server"

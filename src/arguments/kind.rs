@@ -148,7 +148,7 @@ impl Kind {
             Kind::Own(_) => json!({"type": ["string", "number", "boolean"]}),
             Kind::Object(_) => json!({"type": ["object", "string"]}),
             Kind::File => json!({"type": ["string", "object", "array"]}),
-            Kind::Any => json!({}),
+            Kind::Any => json!({"type": ["string", "number", "boolean", "object", "array"]}),
         }
     }
 }

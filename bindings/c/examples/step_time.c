@@ -21,7 +21,7 @@ int main(void) {
   RidgepointModel *model = NULL;
   check(ridgepoint_model_create("llama-3.1-70b", "h100", &options, &model, &error), &error);
 
-  /* Two decodes, and a chunk of 512 tokens of a prompt that goes on after it. */
+  /* Two decodes, and a chunk of 512 tokens of a prompt that continues after it. */
   const uint32_t num_computed_tokens[] = {2048, 700, 1024};
   const uint32_t num_scheduled_tokens[] = {1, 1, 512};
   const uint8_t samples[] = {1, 1, 0};

@@ -133,12 +133,15 @@ pub fn schemas(rows: &Rows) -> Map<String, Value> {
 }
 
 /// A schema that allows null, too.
-fn or_null(schema: Value) -> Value {
-    let Value::Object(mut map) = schema else { return schema };
-    let description = map.remove("description");
-    let mut either = Map::from_iter([("anyOf".to_owned(), json!([map, {"type": "null"}]))]);
-    either.extend(description.map(|text| ("description".to_owned(), text)));
-    Value::Object(either)
+fn or_null(mut schema: Value) -> Value {
+    for (key, absent) in [("type", json!("null")), ("enum", Value::Null), ("anyOf", json!({"type": "null"}))] {
+        match schema.get_mut(key) {
+            Some(Value::Array(list)) => list.push(absent),
+            Some(one) => *one = Value::Array(vec![one.take(), absent]),
+            None => {}
+        }
+    }
+    schema
 }
 
 /// The body of a sweep.
