@@ -196,6 +196,13 @@ Examples:
     ridgepoint hardware examples/cpu.toml
     ridgepoint hardware gpus.json#H100";
 
+pub const ARGUMENTS: &str = "\
+Examples:
+  What the engine calls -tp, what it accepts and what its default is:
+    ridgepoint arguments -tp
+  All arguments of the scheduler and the KV cache:
+    ridgepoint arguments scheduler";
+
 pub const COMPLETIONS: &str = "\
 Examples:
   ridgepoint completions bash > ~/.local/share/bash-completion/completions/ridgepoint";

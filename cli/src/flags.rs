@@ -1,11 +1,13 @@
 //! Flags of arguments: one for each row of the schema, with its names, help, default and kind.
 
+use std::ffi::OsString;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use ridgepoint::arguments::{Argument, Kind, Section, Standing};
+use ridgepoint_replay::server_config::server_arguments;
 use serde_json::{Map, Value};
 
 /// Arguments of which a load has one.
@@ -112,6 +114,21 @@ fn add(command: Command, row: &'static Argument) -> Command {
     command.arg(several.value_name(row.value_name).allow_negative_numbers(true).value_parser(parser(row)))
 }
 
+/// Spells vLLM's short flags, such as `-tp 2` and `-dp=2`, with two dashes. They are the ones of several letters, which clap has no
+/// word for; letters that are no other name of an argument stay as they are.
+pub fn with_two_dashes(arguments: &[OsString]) -> Vec<OsString> {
+    let server = server_arguments();
+    let spelled = |argument: &OsString| {
+        let text = argument.to_str()?.strip_prefix('-')?;
+        let name = text.split('=').next().filter(|name| name.len() > 1)?;
+        let is_short = server.iter().any(|row| row.is_flag && row.aliases.contains(&name));
+        is_short.then(|| OsString::from(format!("--{text}")))
+    };
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let (flags, rest) = arguments.split_at(end);
+    flags.iter().map(|flag| spelled(flag).unwrap_or_else(|| flag.clone())).chain(rest.iter().cloned()).collect()
+}
+
 /// Reads the text of a flag. Files are told from names by the type of their parser.
 fn parser(row: &'static Argument) -> ValueParser {
     match row.kind {
@@ -156,14 +173,15 @@ mod tests {
 
     impl FlagRows for Server {
         fn rows() -> Vec<&'static Argument> {
-            ridgepoint_replay::server_config::server_arguments().iter().filter(|row| row.is_flag).collect()
+            server_arguments().iter().filter(|row| row.is_flag).collect()
         }
     }
 
     fn read(line: &str) -> Result<Map<String, Value>, clap::Error> {
         let command = Flags::<Server>::augment_args(Command::new("test").arg(Arg::new("config").long("config")));
         let line = ["test", "--config", "server.yaml"].into_iter().chain(line.split_whitespace());
-        let matches = command.try_get_matches_from(line)?;
+        let line: Vec<OsString> = line.map(OsString::from).collect();
+        let matches = command.try_get_matches_from(with_two_dashes(&line))?;
         Ok(Flags::<Server>::from_arg_matches(&matches)?.given)
     }
 
@@ -174,9 +192,13 @@ mod tests {
             "--tensor-parallel-size 2 --no-enforce-eager --max-model-len 32k",
             "--tp 2 --enforce-eager=false --max_model_len=32k",
             "--tensor_parallel_size=2 --enforce-eager --no-enforce-eager --max-model-len 32k",
+            "-tp 2 --no-enforce-eager --max-model-len 32k",
+            "-tp=2 --no-enforce-eager --max-model-len 32k",
         ] {
             assert_eq!(Value::Object(read(line).expect(line)), expected, "{line}");
         }
+        assert!(read("-tq 2").is_err());
+        assert!(read("-- -tp 2").is_err());
         assert!(read("--tensor-parallel-size two").is_err());
         assert!(read("--scheduling-policy lifo").is_err());
         assert_eq!(

@@ -2,6 +2,7 @@
 //! bad input or a missed tolerance, 2 wrong usage.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
+mod arguments;
 mod calibrate;
 mod cold_start;
 mod common;
@@ -99,6 +100,9 @@ enum Command {
     /// List the built-in GPUs, or show one
     #[command(after_help = examples::HARDWARE)]
     Hardware(hardware::HardwareArgs),
+    /// List the arguments of servers, predictions and loads, or show one
+    #[command(after_help = examples::ARGUMENTS)]
+    Arguments(arguments::ArgumentsArgs),
     /// Print a completion script for a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Completions),
@@ -114,7 +118,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// [`run`] without the guard: a panic stays one, as a fuzz target needs it.
 pub fn run_unguarded(arguments: &[OsString]) -> u8 {
     let mut definition = Cli::command();
-    let parsed = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
+    let parsed = definition.try_get_matches_from_mut(flags::with_two_dashes(arguments)).and_then(|matches| {
         let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         cli.common.named = input_paths::named(&definition, &matches);
         Ok(cli)
@@ -143,6 +147,7 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
         Command::Export(args) => export::run(args, common),
         Command::Models(args) => print(models::run(args, common), format),
         Command::Hardware(args) => print(hardware::run(args, common), format),
+        Command::Arguments(args) => print(arguments::run(args), format),
         Command::Completions(args) => print(Ok(completions::run(args, &mut Cli::command())), format),
     }
 }

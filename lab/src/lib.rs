@@ -2,6 +2,7 @@
 //! against measured runs and swept over servers and loads. It serves the command and the bindings and promises no API.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
+pub mod argument_report;
 pub mod calibrate;
 pub mod cold_start;
 mod elastic_net;

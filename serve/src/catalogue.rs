@@ -1,4 +1,4 @@
-//! Routes that list what is there: models, GPUs, measured runs, the version.
+//! Routes that list what is there: models, GPUs, arguments, measured runs, the version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use ridgepoint::BUILD;
 use ridgepoint::{Deployment, Error, Hardware, Model};
+use ridgepoint_lab::argument_report::ArgumentReport;
 use ridgepoint_lab::hardware_report::HardwareReport;
 use ridgepoint_lab::model_report::ModelReport;
 use schemars::JsonSchema;
@@ -89,6 +90,10 @@ pub async fn gpu(
 pub async fn support(State(app): State<Arc<App>>, limits: RequestLimits) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
     document(&app, limits, |of| &of.support, move || answer::text(&Support::new(data_dir.as_deref())?)).await
+}
+
+pub async fn arguments() -> Response {
+    answer::json(StatusCode::OK, &ArgumentReport::new())
 }
 
 pub async fn measured() -> Response {

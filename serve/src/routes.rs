@@ -45,7 +45,7 @@ const fn open(name: &'static str, of: fn() -> MethodRouter<Arc<App>>) -> Route {
 /// Paths of the API that nothing is at.
 const UNKNOWN: &str = "/v1/{*unknown}";
 
-static ROUTES: [Route; 17] = [
+static ROUTES: [Route; 18] = [
     open("/", || get(page::index)),
     open("/{*file}", || get(page::file)),
     open("/healthz", || get(catalogue::healthz)),
@@ -56,6 +56,7 @@ static ROUTES: [Route; 17] = [
     route("/v1/models/{*name}", || get(catalogue::model)),
     route("/v1/hardware", || get(catalogue::hardware)),
     route("/v1/hardware/{*name}", || get(catalogue::gpu)),
+    route("/v1/arguments", || get(catalogue::arguments)),
     route("/v1/support", || get(catalogue::support)),
     route("/v1/measured", || get(catalogue::measured)),
     route("/v1/predict-step", || post(predict::predict_step)),

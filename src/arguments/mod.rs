@@ -5,6 +5,8 @@
 mod kind;
 mod read;
 
+use serde::Serialize;
+
 pub use kind::Kind;
 pub use read::{Given, Rows};
 
@@ -47,7 +49,9 @@ pub enum Standing {
 }
 
 /// The section of help and documents that an argument is listed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Section {
     /// The model and the GPU.
     Server,

@@ -1,4 +1,4 @@
-//! `ridgepoint models` and `ridgepoint hardware`, and what a data directory adds to them.
+//! `ridgepoint models`, `ridgepoint hardware` and `ridgepoint arguments`, and what a data directory adds to them.
 
 use crate::cli_support;
 
@@ -329,4 +329,30 @@ fn a_lone_config_in_a_folder_that_sounds_quantised_is_noted() {
     assert!(warnings().contains("put the checkpoint's hf_quant_config.json beside its config.json"), "{}", warnings());
     std::fs::write(folder.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
     assert!(!warnings().contains("hf_quant_config.json"), "{}", warnings());
+}
+
+#[test]
+fn an_argument_is_found_by_any_of_its_names() {
+    for name in ["tensor_parallel_size", "--tensor-parallel-size", "-tp", "tp"] {
+        let json = run(&["arguments", name, "--format", "json"]).json();
+        let found = json["arguments"].as_array().unwrap();
+        assert_eq!(found.len(), 1, "{name}");
+        assert_eq!(found[0]["name"], "tensor_parallel_size");
+        assert_eq!(found[0]["schema"]["minimum"], 1);
+        assert_eq!(found[0]["standing"], "modelled");
+    }
+    let table = run(&["arguments", "scheduler"]);
+    assert!(table.stdout.contains("enable_chunked_prefill"), "{}", table.stdout);
+    run(&["arguments", "tensor_paralel_size"]).fails(1, &["did you mean", "tensor_parallel_size"]);
+}
+
+#[test]
+fn every_modelled_flag_of_a_replay_is_listed_as_an_argument() {
+    let json = run(&["arguments", "--format", "json"]).json();
+    let help = run(&["simulate", "--help"]).stdout;
+    for argument in json["arguments"].as_array().unwrap() {
+        let (flag, is_modelled) = (argument["flag"].as_str(), argument["standing"] == "modelled");
+        let Some(flag) = flag.filter(|_| is_modelled) else { continue };
+        assert!(help.contains(flag), "simulate has no {flag}");
+    }
 }

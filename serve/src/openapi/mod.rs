@@ -16,6 +16,7 @@ use crate::simulate::SimulationAnswer;
 use crate::support::Support;
 use crate::sweep::SweepAnswer;
 use bodies::{Measured, server_body};
+use ridgepoint_lab::argument_report::ArgumentReport;
 use ridgepoint_lab::hardware_report::HardwareReport;
 use ridgepoint_lab::model_report::ModelReport;
 
@@ -77,6 +78,8 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let text = "The GPUs, with their figures and sources";
     let hardware = reading::<HardwareReport>(types, "hardware", text, None);
     let gpu = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", Some(gpu));
+    let text = "What can be said of servers, predictions and loads";
+    let arguments = reading::<ArgumentReport>(types, "arguments", text, None);
     let support = reading::<Support>(types, "support", "What is known of each model on each GPU", None);
     let text = "Measured runs of public servers with predictions beside";
     let measured = reading::<Measured>(types, "measured", text, None);
@@ -101,6 +104,7 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
         ("/v1/models/{name}", "get", model),
         ("/v1/hardware", "get", hardware),
         ("/v1/hardware/{name}", "get", gpu),
+        ("/v1/arguments", "get", arguments),
         ("/v1/support", "get", support),
         ("/v1/measured", "get", measured),
         ("/v1/predict-step", "post", step),
