@@ -1,8 +1,8 @@
 """The tables and numbers of README.md and docs/ that docs/figures.py checks, each made from the JSON of ridgepoint commands."""
 
-from . import closed_loops, kernels, serving, steps
+from . import arguments, closed_loops, kernels, serving, steps
 from .numbers import NUMBERS
 
-TABLES = serving.TABLES | steps.TABLES | closed_loops.TABLES | kernels.TABLES
+TABLES = arguments.TABLES | serving.TABLES | steps.TABLES | closed_loops.TABLES | kernels.TABLES
 
 __all__ = ["NUMBERS", "TABLES"]
