@@ -5,25 +5,13 @@ use ridgepoint::{Deployment, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::offload::KvOffload;
+use super::scheduler_options::SchedulerOptions;
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
 pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
-/// Order of waiting requests, and choice of the request to preempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum SchedulingPolicy {
-    /// First come, first served. The request that was scheduled last is preempted.
-    #[default]
-    Fcfs,
-    /// Lowest [`priority`](crate::workload::WorkloadRequest::priority) value first, ties by arrival. The highest is preempted.
-    Priority,
-}
-
 /// vLLM's scheduler and cache configuration, under vLLM's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EngineConfig {
     /// Maximum number of requests in a step.
@@ -39,19 +27,9 @@ pub struct EngineConfig {
     pub state_blocks_per_request: u32,
     /// Number of KV blocks, including the one that the engine reserves.
     pub num_gpu_blocks: u32,
-    /// Whether prompts reuse cached blocks of equal prefixes.
-    pub enable_prefix_caching: bool,
-    /// Whether a prompt may be split into prefill chunks. If not, a prompt that exceeds the remaining token budget waits.
-    pub enable_chunked_prefill: bool,
-    /// Maximum number of prompt tokens of one request in a step. 0 means no limit.
-    pub long_prefill_token_threshold: u32,
-    /// Whether a waiting request also needs free blocks for all its known tokens, not only for its first chunk: `true` in vLLM since 0.19.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub scheduler_reserve_full_isl: bool,
-    /// Order of waiting requests.
-    pub scheduling_policy: SchedulingPolicy,
-    /// Whether a step is scheduled while the previous one runs.
-    pub async_scheduling: bool,
+    /// Arguments that only the scheduler uses.
+    #[serde(flatten)]
+    pub scheduler: SchedulerOptions,
     /// Number of pipeline stages, which is also the number of steps in flight.
     pub pipeline_parallel_size: u32,
     /// KV blocks in host memory; `None` without such a tier.
@@ -84,14 +62,6 @@ impl EngineConfig {
             + waiting_tokens / block_size * HASH_BYTES
     }
 
-    /// Most of `tokens` prompt tokens that one step takes of a request.
-    pub(super) fn chunk(&self, tokens: u32) -> u32 {
-        match self.long_prefill_token_threshold {
-            0 => tokens,
-            threshold => tokens.min(threshold),
-        }
-    }
-
     /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
     /// scheduling on, first come first served. Use [`EngineConfig::with_capacity`] for blocks of the memory equation.
     pub fn new(deployment: &Deployment, max_model_len: u32, num_gpu_blocks: u32) -> Self {
@@ -102,12 +72,7 @@ impl EngineConfig {
             block_size: deployment.block_size,
             state_blocks_per_request: 0,
             num_gpu_blocks,
-            enable_prefix_caching: true,
-            enable_chunked_prefill: true,
-            long_prefill_token_threshold: 0,
-            scheduler_reserve_full_isl: false,
-            scheduling_policy: SchedulingPolicy::Fcfs,
-            async_scheduling: true,
+            scheduler: SchedulerOptions::default(),
             pipeline_parallel_size: deployment.pipeline_parallel_size,
             kv_offload: None,
         }
@@ -147,7 +112,7 @@ impl EngineConfig {
             .filter(|(_, value)| *value == 0)
             .map(|(key, _)| format!("{key} = 0 must be at least 1"))
             .collect();
-        if !self.enable_chunked_prefill && self.max_num_batched_tokens < self.max_model_len {
+        if !self.scheduler.enable_chunked_prefill && self.max_num_batched_tokens < self.max_model_len {
             problems.push(format!(
                 "max_num_batched_tokens = {} is less than max_model_len = {}: without chunked prefill a long prompt could never be scheduled; raise the first, lower the second or allow chunks",
                 self.max_num_batched_tokens, self.max_model_len
@@ -180,7 +145,7 @@ impl EngineConfig {
         let Some(offload) = &self.kv_offload else { return Vec::new() };
         let mut problems = offload.problems();
         let unsupported = [
-            (!self.enable_prefix_caching, "enable_prefix_caching = false"),
+            (!self.scheduler.enable_prefix_caching, "enable_prefix_caching = false"),
             (self.pipeline_parallel_size > 1, "pipeline_parallel_size above 1"),
             (self.state_blocks_per_request > 0, "a model whose layers keep a state"),
         ];
@@ -229,9 +194,10 @@ mod tests {
 
     #[test]
     fn without_chunks_the_budget_must_hold_the_longest_prompt() {
-        let tight =
-            |config: &mut EngineConfig| (config.enable_chunked_prefill, config.max_num_batched_tokens) = (false, 4095);
+        let tight = |config: &mut EngineConfig| {
+            (config.scheduler.enable_chunked_prefill, config.max_num_batched_tokens) = (false, 4095)
+        };
         assert!(problems(tight).contains("without chunked prefill"));
-        assert_eq!(problems(|config| config.enable_chunked_prefill = false), "");
+        assert_eq!(problems(|config| config.scheduler.enable_chunked_prefill = false), "");
     }
 }

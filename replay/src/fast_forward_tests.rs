@@ -109,8 +109,10 @@ fn case() -> impl Strategy<Value = Case> {
     };
     let config = cases::config(sizes, 0.7, threshold, stages, longest).prop_map(|(config, number)| {
         let states = if number % 4 == 0 { 2 } else { 0 };
-        let is_tiered =
-            config.enable_prefix_caching && config.pipeline_parallel_size == 1 && states == 0 && number % 3 > 0;
+        let is_tiered = config.scheduler.enable_prefix_caching
+            && config.pipeline_parallel_size == 1
+            && states == 0
+            && number % 3 > 0;
         EngineConfig {
             state_blocks_per_request: states,
             num_gpu_blocks: config.num_gpu_blocks + states,

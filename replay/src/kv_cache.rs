@@ -27,7 +27,7 @@ impl KvCache {
             pool: BlockPool::new(config.usable_blocks()),
             block_size: config.block_size,
             state_blocks: config.state_blocks_per_request,
-            is_caching: config.enable_prefix_caching,
+            is_caching: config.scheduler.enable_prefix_caching,
             found: Vec::new(),
         }
     }

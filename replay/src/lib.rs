@@ -49,7 +49,7 @@
 //! |---|---|
 //! | [`export`], `metrics`, `kv_metrics`, `spread` | files of a replay, its figures and their intervals |
 //! | `engine`, `clock`, `overload` | the loop over steps, its clock, and whether it keeps up with its load |
-//! | `scheduler`, `waiting`, `slot`, `batch` | vLLM's scheduling rules, requests that wait and run |
+//! | `scheduler`, `scheduler_options`, `waiting`, `slot`, `batch` | vLLM's scheduling rules, requests that wait and run |
 //! | `kv_cache`, `block_pool`, `prefix`, `offload` | KV blocks on the GPU, shared prefixes, tiers on host and disk |
 //! | `fast_forward` | steps without a change of the batch, taken at once |
 //! | [`server_config`], [`workload`], [`cold_start`] | the server of an experiment, the load of its clients, its start |
@@ -97,13 +97,14 @@ mod prefill_time;
 mod prefix;
 mod record;
 mod scheduler;
+mod scheduler_options;
 mod slot;
 mod spread;
 mod waiting;
 
 pub use block_lives::BlockStats;
 pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
-pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
+pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;
 pub use engine::replay;
 pub use figures_json::{find_hardware, hardware_from_json};
@@ -115,4 +116,5 @@ pub use noise::NoisySteps;
 pub use observe::{Event, Events, KvEvent, Observer, StepEvent, SubmittedEvent, TransferEvent};
 pub use offload::{DiskCounters, KvDisk, KvOffload, LoadOrCompute, OffloadCounters, TransferCounters};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
+pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
 pub use spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::config::SchedulingPolicy;
+use super::scheduler_options::SchedulingPolicy;
 
 /// Sort key of requests, lower first. The record's index makes the order total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -121,7 +121,7 @@ fn engine_lines(of: &Simulation, page: &mut Page) {
     let queues = format!("at most {running} running and {waiting} waiting; {preemptions}, {recomputed} recomputed");
     page.paragraph("queues     ", &queues);
     let cache = match shares.cache_hit_share {
-        _ if !of.engine.enable_prefix_caching => "off".to_owned(),
+        _ if !of.engine.scheduler.enable_prefix_caching => "off".to_owned(),
         None => "never looked up".to_owned(),
         Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
     };

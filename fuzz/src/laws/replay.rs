@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Outcome, Replay, SchedulingPolicy, replay};
+use ridgepoint_replay::{EngineConfig, Outcome, Replay, SchedulerOptions, SchedulingPolicy, replay};
 
 #[path = "../../../replay/tests/common/loads.rs"]
 mod loads;
@@ -30,22 +30,27 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
     let budget = from.int_in_range(1..=64)?;
     let chunked = from.arbitrary()?;
     let max_model_len = from.int_in_range(2..=usable * block_size)?;
-    Ok(EngineConfig {
+    #[allow(clippy::needless_update, reason = "another argument of the scheduler has its default")]
+    let config = EngineConfig {
         max_num_seqs: from.int_in_range(1..=8)?,
         max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
         max_model_len,
         block_size,
         state_blocks_per_request: 0,
         num_gpu_blocks: usable + 1,
-        enable_prefix_caching: from.arbitrary()?,
-        enable_chunked_prefill: chunked,
-        long_prefill_token_threshold: if from.arbitrary()? { from.int_in_range(1..=16)? } else { 0 },
-        scheduler_reserve_full_isl: from.arbitrary()?,
-        scheduling_policy: if from.arbitrary()? { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
-        async_scheduling: from.arbitrary()?,
+        scheduler: SchedulerOptions {
+            enable_prefix_caching: from.arbitrary()?,
+            enable_chunked_prefill: chunked,
+            long_prefill_token_threshold: if from.arbitrary()? { from.int_in_range(1..=16)? } else { 0 },
+            scheduler_reserve_full_isl: from.arbitrary()?,
+            scheduling_policy: if from.arbitrary()? { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
+            async_scheduling: from.arbitrary()?,
+            ..SchedulerOptions::default()
+        },
         pipeline_parallel_size: from.int_in_range(1..=3)?,
         kv_offload: None,
-    })
+    };
+    Ok(config)
 }
 
 fn delay_us(from: &mut Unstructured<'_>, most: u32) -> Result<f64> {

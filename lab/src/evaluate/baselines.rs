@@ -10,7 +10,7 @@ use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, KvTransfers, LatencyModel, TransferDirection};
 use ridgepoint::{Result, Step};
-use ridgepoint_replay::{EngineConfig, KvOffload, MAX_GPU_BLOCKS, Metrics, replay};
+use ridgepoint_replay::{EngineConfig, KvOffload, MAX_GPU_BLOCKS, Metrics, SchedulerOptions, replay};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
@@ -38,9 +38,11 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             with_engine(EngineConfig { max_num_seqs: u32::MAX, max_num_batched_tokens: u32::MAX, ..engine })?
         }
         // Blocks on the host are found by their hashes, too.
-        Baseline::NoPrefixCaching => {
-            with_engine(EngineConfig { enable_prefix_caching: false, kv_offload: None, ..engine })?
-        }
+        Baseline::NoPrefixCaching => with_engine(EngineConfig {
+            kv_offload: None,
+            scheduler: SchedulerOptions { enable_prefix_caching: false, ..engine.scheduler },
+            ..engine
+        })?,
         Baseline::NoPreemption => {
             let num_gpu_blocks = engine.num_gpu_blocks.saturating_mul(16).min(MAX_GPU_BLOCKS);
             with_engine(EngineConfig { num_gpu_blocks, ..engine })?
@@ -55,7 +57,10 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             let roofline = (**predicted).clone().with_kv_transfers(KvTransfers::INSTANT);
             case.replay(&roofline, seed, &mut [])?
         }
-        Baseline::NoAsyncScheduling => with_engine(EngineConfig { async_scheduling: false, ..engine })?,
+        Baseline::NoAsyncScheduling => with_engine(EngineConfig {
+            scheduler: SchedulerOptions { async_scheduling: false, ..engine.scheduler },
+            ..engine
+        })?,
         Baseline::NoQueueing => with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, ..host })?,
         Baseline::NoScheduling => with_host(HostTimes { scheduling_us: 0.0, ..host }.with_queue_prices([0.0; 4]))?,
         Baseline::NoOutputProcessing => with_host(HostTimes { output_token_us: 0.0, ..host })?,

@@ -86,8 +86,9 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::for_engine(&model, &hardware, &served, &launched)?;
     let mut engine = EngineConfig::with_capacity(&served, &capacity);
-    engine.async_scheduling = server.scheduler.async_scheduling.unwrap_or_else(|| schedules_ahead(&launched));
-    if !schedules_ahead(&launched) && server.scheduler.async_scheduling.is_none() {
+    engine.scheduler.async_scheduling = server.scheduler.async_scheduling;
+    if !server.given.contains("async_scheduling") && !schedules_ahead(&launched) {
+        engine.scheduler.async_scheduling = false;
         notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
     }
     engine.validate()?;
@@ -233,10 +234,10 @@ mod tests {
 
     #[test]
     fn the_scheduler_is_that_of_the_rows_version() {
-        let ahead = |version: &str| made(&[&QWEN.replace("0.12.0", version)]).0[0].engine.async_scheduling;
+        let ahead = |version: &str| made(&[&QWEN.replace("0.12.0", version)]).0[0].engine.scheduler.async_scheduling;
         assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0") && !ahead("v0.13.0"));
         assert!(ahead("0.14.0") && ahead("0.18.1") && ahead("1.0") && ahead(""));
-        assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.async_scheduling);
+        assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.scheduler.async_scheduling);
     }
 
     #[test]
@@ -277,12 +278,12 @@ mod tests {
     fn a_launch_command_replaces_what_is_assumed() {
         let mut row = read_text(&format!("{HEADER}{QWEN}\n").replace("h100_sxm", "b200_sxm")).expect("a row").remove(0);
         let case_of = |row: &ClosedLoopRow| closed_loop_cases(std::slice::from_ref(row), &[], None).0.remove(0);
-        assert!(!case_of(&row).engine.async_scheduling);
+        assert!(!case_of(&row).engine.scheduler.async_scheduling);
         let launch = serde_json::json!({"max_num_seqs": 16, "async_scheduling": true, "gpu_memory_utilization": 0.5});
         row.launch = launch.as_object().cloned();
         let (case, served) = (case_of(&row), launched(&row).expect("a server").deployment);
         assert_eq!((case.engine.max_num_seqs, case.engine.max_num_batched_tokens), (16, 8192));
-        assert!(case.engine.async_scheduling && !case.notes.iter().any(|note| note.contains("taken as fp8")));
+        assert!(case.engine.scheduler.async_scheduling && !case.notes.iter().any(|note| note.contains("taken as fp8")));
         let b200 = Hardware::find("b200").expect("a GPU");
         assert_eq!((kv_cache_dtype(&row, &b200, &served), served.gpu_memory_utilization), (None, 0.5));
     }

@@ -94,7 +94,8 @@ impl Verdict {
 
 /// A remark if a correction's steps hold the host's share of an engine that schedules synchronously, and this one does not.
 pub fn unlike_the_fitted(steps: &StepModel, engine: &EngineConfig) -> Option<String> {
-    let correction = steps.correction().filter(|of| of.source.steps_hold_scheduling && engine.async_scheduling)?;
+    let correction =
+        steps.correction().filter(|of| of.source.steps_hold_scheduling && engine.scheduler.async_scheduling)?;
     Some(format!(
         "correction {} was fitted on an engine that schedules synchronously, and this one schedules asynchronously: \
          async_scheduling = false makes them alike",

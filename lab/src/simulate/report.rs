@@ -267,7 +267,7 @@ impl Counters {
         Counters {
             mean_step_tokens: of(counted.scheduled_tokens, counted.steps),
             prefill_token_share: of(counted.prefill_tokens, counted.scheduled_tokens),
-            cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
+            cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.scheduler.enable_prefix_caching),
             gpu_busy_share: of(counted.busy_ns, counted.end_ns),
             peak_kv_share: of(u64::from(counted.max_blocks_in_use), u64::from(engine.usable_blocks())),
             counted,
@@ -318,7 +318,7 @@ mod tests {
             (shares.cache_hit_share, shares.peak_kv_share, shares.gpu_busy_share),
             (Some(0.25), Some(0.064), Some(0.25))
         );
-        engine.enable_prefix_caching = false;
+        engine.scheduler.enable_prefix_caching = false;
         assert_eq!(Counters::new(counters, &engine).cache_hit_share, None);
         let none = Counters::new(EngineCounters::default(), &engine);
         assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));

@@ -73,7 +73,7 @@ mod tests {
     use ridgepoint::Deployment;
     use ridgepoint::latency::FixedLatency;
     use ridgepoint_replay::workload::{ArrivalPattern, OpenLoop, RequestShape};
-    use ridgepoint_replay::{EngineConfig, Metrics, replay};
+    use ridgepoint_replay::{EngineConfig, Metrics, SchedulerOptions, replay};
 
     fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);
@@ -133,7 +133,13 @@ mod tests {
     /// The highest rate at which requests that take 100 ms each, one after the other, have a mean TTFT of at most `limit_ms`.
     fn of_one_server(pattern: ArrivalPattern, num_requests: u64, limit_ms: f64, precision: f64) -> f64 {
         let deployment = Deployment { max_num_seqs: 1, ..Deployment::default() };
-        let config = EngineConfig { async_scheduling: false, ..EngineConfig::new(&deployment, 100, 100) };
+        let config = EngineConfig {
+            scheduler: SchedulerOptions {
+                async_scheduling: false,
+                ..EngineConfig::new(&deployment, 100, 100).scheduler
+            },
+            ..EngineConfig::new(&deployment, 100, 100)
+        };
         let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
         let found = highest_holding(
             0.1,

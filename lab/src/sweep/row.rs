@@ -200,12 +200,13 @@ impl Row {
         self.num_gpu_blocks = Some(engine.num_gpu_blocks);
         self.num_cpu_blocks = engine.kv_offload.as_ref().map(|tier| tier.num_cpu_blocks);
         self.max_model_len = Some(engine.max_model_len);
-        self.enable_prefix_caching = Some(engine.enable_prefix_caching);
-        self.enable_chunked_prefill = Some(engine.enable_chunked_prefill);
-        self.async_scheduling = Some(engine.async_scheduling);
-        self.long_prefill_token_threshold = Some(engine.long_prefill_token_threshold);
-        self.scheduler_reserve_full_isl = Some(engine.scheduler_reserve_full_isl);
-        self.scheduling_policy = Some(engine.scheduling_policy);
+        let scheduler = engine.scheduler;
+        self.enable_prefix_caching = Some(scheduler.enable_prefix_caching);
+        self.enable_chunked_prefill = Some(scheduler.enable_chunked_prefill);
+        self.async_scheduling = Some(scheduler.async_scheduling);
+        self.long_prefill_token_threshold = Some(scheduler.long_prefill_token_threshold);
+        self.scheduler_reserve_full_isl = Some(scheduler.scheduler_reserve_full_isl);
+        self.scheduling_policy = Some(scheduler.scheduling_policy);
     }
 
     /// Fills in the work of the tiers of a replica.

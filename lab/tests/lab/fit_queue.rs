@@ -111,7 +111,8 @@ fn steps_of(correction: Option<&Correction>) -> StepModel {
 /// Schedules synchronously, and has too few KV blocks for its load.
 fn engine() -> EngineConfig {
     let mut engine = EngineConfig::new(&Deployment::default(), 4096, 2200);
-    (engine.async_scheduling, engine.enable_prefix_caching, engine.max_num_seqs) = (false, false, 64);
+    (engine.scheduler.async_scheduling, engine.scheduler.enable_prefix_caching, engine.max_num_seqs) =
+        (false, false, 64);
     engine
 }
 

@@ -83,7 +83,7 @@ pub(super) fn replay_at(
     if let Some(offload) = scheduler.offload.as_mut().filter(|_| observers.want(Events::KV)) {
         offload.events = Some(Vec::new());
     }
-    if observers.want(Events::BLOCKS) && config.enable_prefix_caching {
+    if observers.want(Events::BLOCKS) && config.scheduler.enable_prefix_caching {
         scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
     }
     let host = latency.host();
@@ -152,7 +152,7 @@ struct Engine<'a> {
 
 impl Engine<'_> {
     fn run(&mut self) -> Result<()> {
-        let depth = match (self.config.pipeline_parallel_size, self.config.async_scheduling) {
+        let depth = match (self.config.pipeline_parallel_size, self.config.scheduler.async_scheduling) {
             (1, true) => 2,
             (stages, _) => stages as usize,
         };

@@ -5,11 +5,17 @@ use serde_json::Value;
 use super::*;
 use crate::workload::KeptContents;
 use crate::workload::{FixedList, Segment, WorkloadRequest};
-use crate::{EngineConfig, replay};
+use crate::{EngineConfig, SchedulerOptions, replay};
 
 fn written(requests: Vec<WorkloadRequest>) -> Vec<Value> {
     let latency = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };
-    let config = EngineConfig { async_scheduling: false, ..EngineConfig::new(&Deployment::default(), 4096, 1000) };
+    let config = EngineConfig {
+        scheduler: SchedulerOptions {
+            async_scheduling: false,
+            ..EngineConfig::new(&Deployment::default(), 4096, 1000).scheduler
+        },
+        ..EngineConfig::new(&Deployment::default(), 4096, 1000)
+    };
     let mut list = FixedList::new(requests).unwrap();
     let mut load = KeptContents::of(&mut list, true);
     let mut tokens = TokenSteps::default();

@@ -9,7 +9,7 @@ use ridgepoint::latency::BlackBox;
 use super::*;
 use crate::record::{Outcome, RequestRecord};
 use crate::workload::{FixedList, Segment, WorkloadRequest};
-use crate::{KvOffload, replay};
+use crate::{KvOffload, SchedulerOptions, replay};
 
 const MS: u64 = 1_000_000;
 
@@ -165,7 +165,10 @@ fn tokens_from_the_host_are_told_from_those_of_the_gpu() {
 
 #[test]
 fn an_engine_without_prefix_caching_has_hits_of_none_and_no_costs() {
-    let engine = EngineConfig { enable_prefix_caching: false, ..three_blocks() };
+    let engine = EngineConfig {
+        scheduler: SchedulerOptions { enable_prefix_caching: false, ..three_blocks().scheduler },
+        ..three_blocks()
+    };
     let of = metrics(&four(), &engine, 100.0);
     assert_eq!((of.blocks, of.host, of.balance), (None, None, None));
     assert_eq!((of.hits.asked_tokens, of.hits.gpu_hit_tokens), (36, 0));

@@ -26,8 +26,9 @@ impl LoadOrCompute {
         let tokens = num_blocks.saturating_mul(engine.block_size);
         let bytes = engine.kv_offload.as_ref().map_or(0, |tier| tier.block_bytes).saturating_mul(u64::from(num_blocks));
         let end = tokens.saturating_add(engine.block_size);
-        let prompt_us =
-            |from| prefill_time_us(latency, &[], from..end, engine.chunk(engine.max_num_batched_tokens).max(1));
+        let prompt_us = |from| {
+            prefill_time_us(latency, &[], from..end, engine.scheduler.chunk(engine.max_num_batched_tokens).max(1))
+        };
         let saved_us = prompt_us(0) - prompt_us(tokens);
         LoadOrCompute { tokens, load_us: latency.kv_transfer_time_us(TransferDirection::CpuToGpu, bytes), saved_us }
     }

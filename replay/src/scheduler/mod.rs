@@ -15,11 +15,12 @@ use ridgepoint::Request;
 use ridgepoint::model::OwnSampling;
 
 use super::batch::Batch;
-use super::config::{EngineConfig, SchedulingPolicy};
+use super::config::EngineConfig;
 use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
 use super::offload::Offload;
 use super::record::EngineCounters;
+use super::scheduler_options::SchedulingPolicy;
 use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
 use crate::workload::WorkloadRequest;
@@ -54,14 +55,14 @@ impl<'a> Scheduler<'a> {
     pub(super) fn new(config: &'a EngineConfig, fast_forward: bool) -> Self {
         Scheduler {
             config,
-            runs_ahead: config.async_scheduling && config.pipeline_parallel_size == 1,
+            runs_ahead: config.scheduler.async_scheduling && config.pipeline_parallel_size == 1,
             cache: KvCache::new(config),
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
             steady: Steady::new(config, fast_forward),
             admissions: 0,
-            waiting: Waiting::new(config.scheduling_policy),
+            waiting: Waiting::new(config.scheduler.scheduling_policy),
             counters: EngineCounters::default(),
             offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
             filling: Vec::new(),
@@ -181,7 +182,7 @@ impl<'a> Scheduler<'a> {
         if state.sampled >= state.num_output_tokens {
             return 0;
         }
-        self.config.chunk(state.num_prompt_tokens + known - state.computed)
+        self.config.scheduler.chunk(state.num_prompt_tokens + known - state.computed)
     }
 
     fn schedule_running(&mut self, batch: &mut Batch, budget: &mut u32) {
@@ -218,7 +219,7 @@ impl<'a> Scheduler<'a> {
                 passed = Some(turn);
                 continue;
             };
-            if self.config.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix) {
+            if self.config.scheduler.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix) {
                 break;
             }
             if prefix.to_load > 0 {
@@ -232,8 +233,8 @@ impl<'a> Scheduler<'a> {
             }
             let state = &self.slots[slot as usize];
             let Prefix { cached, held_blocks, free_hits, .. } = prefix;
-            let wanted = self.config.chunk(state.num_tokens() - cached);
-            if !self.config.enable_chunked_prefill && wanted > *budget {
+            let wanted = self.config.scheduler.chunk(state.num_tokens() - cached);
+            if !self.config.scheduler.enable_chunked_prefill && wanted > *budget {
                 break;
             }
             let num_tokens = wanted.min(*budget);
@@ -311,7 +312,7 @@ impl<'a> Scheduler<'a> {
 
     /// Removes the request to preempt from the running queue, and from the step if it is in it.
     fn take_victim(&mut self, batch: &mut Batch, budget: &mut u32, index: &mut usize) -> Option<u32> {
-        if self.config.scheduling_policy == SchedulingPolicy::Fcfs {
+        if self.config.scheduler.scheduling_policy == SchedulingPolicy::Fcfs {
             return self.running.pop();
         }
         let rank = |slot: &u32| self.slots[*slot as usize].rank;

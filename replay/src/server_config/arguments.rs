@@ -2,13 +2,12 @@
 //! that have no influence or are not modelled.
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
-use ridgepoint::arguments;
 use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
 use serde_json::Value;
 
-use crate::SchedulingPolicy;
+use crate::SCHEDULER_ARGUMENTS;
 
 /// The model and the GPU.
 pub static SERVER_ARGUMENTS: &[Argument] = &[
@@ -77,27 +76,6 @@ pub static NOT_MODELLED: &[Argument] = &[
 const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
 const LORA: &str = "is not modelled: there are no LoRA adapters";
 const SPECULATION: &str = "is not modelled: there is no speculative decoding";
-
-arguments! {
-    /// Arguments of the scheduler; `None` is the default of vLLM 0.16.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct SchedulerOptions,
-    /// The rows of [`SchedulerOptions`].
-    SCHEDULER_ARGUMENTS of Section::Scheduler;
-
-    enable_prefix_caching: Option<bool> = None, "Reuse KV blocks of equal prompt prefixes",
-        Kind::Switch, default("true");
-    enable_chunked_prefill: Option<bool> = None, "Split prompts over several steps",
-        Kind::Switch, default("true");
-    async_scheduling: Option<bool> = None, "Schedule the next step while one runs",
-        Kind::Switch, default("true");
-    long_prefill_token_threshold: Option<u32> = None, "Most tokens of one prompt in a step; 0 sets no limit",
-        Kind::Tokens(0, u32::MAX as u64), default("0");
-    scheduler_reserve_full_isl: Option<bool> = None, "Admit a prompt only if the free KV blocks hold all of it, not only its first chunk",
-        Kind::Switch, default("false; vLLM sets it since 0.19");
-    scheduling_policy: Option<SchedulingPolicy> = None, "Order of waiting requests: first come, first served, or lowest priority value first",
-        Kind::Name(&["fcfs", "priority"]), value("POLICY"), default("fcfs");
-}
 
 /// Number formats, and the KV cache with its tiers.
 static CACHE_ARGUMENTS: &[Argument] = &[

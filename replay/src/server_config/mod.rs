@@ -10,11 +10,12 @@ mod read;
 mod tests;
 mod transfers;
 
-pub use arguments::{NOT_MODELLED, SCHEDULER_ARGUMENTS, SchedulerOptions, server_arguments};
+pub use arguments::{NOT_MODELLED, server_arguments};
 pub use disk::KvDiskTier;
 pub use offload::{KvOffloading, KvOffloadingSize};
 pub use transfers::{KvTransfersSource, unused_disk};
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use ridgepoint::Deployment;
@@ -27,7 +28,7 @@ use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::KvTransfers;
 use serde_json::{Map, Value};
 
-use crate::{EngineConfig, find_hardware};
+use crate::{EngineConfig, SchedulerOptions, find_hardware};
 
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
@@ -66,6 +67,8 @@ pub struct ServerConfig {
     pub precision: Option<MatmulFormat>,
     /// Arguments of the scheduler.
     pub scheduler: SchedulerOptions,
+    /// Names of the arguments that were given; the others have their defaults.
+    pub given: BTreeSet<String>,
     /// KV blocks; `None` takes those of the memory equation.
     pub num_gpu_blocks_override: Option<u32>,
     /// The host's tier of KV blocks; `None` without one.
@@ -103,6 +106,7 @@ impl ServerConfig {
             deployment: Deployment::default(),
             precision: None,
             scheduler: SchedulerOptions::default(),
+            given: BTreeSet::new(),
             num_gpu_blocks_override: None,
             kv_offloading: None,
             kv_transfers: None,
@@ -209,15 +213,9 @@ impl ServerConfig {
         }
         notes.extend(self.refused_by_vllm());
         let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
-        let scheduler = self.scheduler;
         let mut config = EngineConfig {
             num_gpu_blocks,
-            enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
-            enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
-            async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
-            long_prefill_token_threshold: scheduler.long_prefill_token_threshold.unwrap_or_default(),
-            scheduler_reserve_full_isl: scheduler.scheduler_reserve_full_isl.unwrap_or_default(),
-            scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
+            scheduler: self.scheduler,
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };
@@ -228,7 +226,7 @@ impl ServerConfig {
         if config.kv_offload.as_ref().is_some_and(|tier| tier.disk.is_some()) {
             notes.push(disk::RULES.to_owned());
         }
-        if config.state_blocks_per_request > 0 && config.enable_prefix_caching {
+        if config.state_blocks_per_request > 0 && config.scheduler.enable_prefix_caching {
             notes.push(format!(
                 "mamba_cache_mode = align is not modelled: {} keeps states at the ends of chunks alone, and prefix caching counts a hit at \
                  every block of {} tokens",

@@ -5,8 +5,9 @@ use ridgepoint::input::{Keys, Log};
 use ridgepoint::{Deployment, Error, Result};
 use serde_json::{Map, Value};
 
-use super::arguments::{SchedulerOptions, server_arguments};
+use super::arguments::server_arguments;
 use super::{KvOffloading, KvTransfersSource, ServerConfig};
+use crate::SchedulerOptions;
 use crate::input::parse_yaml;
 
 pub(super) fn parse(origin: &str, text: &str, over: &Map<String, Value>) -> Result<ServerConfig> {
@@ -47,6 +48,7 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
         deployment,
         precision: given.get("precision"),
         scheduler: SchedulerOptions::from_given(given),
+        given: given.values().keys().cloned().collect(),
         num_gpu_blocks_override: given.get("num_gpu_blocks_override"),
         kv_offloading,
         kv_transfers,

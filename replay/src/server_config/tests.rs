@@ -45,8 +45,8 @@ fn json_is_read_as_well() {
     let text = r#"{"model": "llama-3.1-8b", "hardware": "H100", "enable_prefix_caching": false, "block_size": 32,
         "scheduling_policy": "priority", "kv_cache_dtype": "fp8", "max_model_len": null}"#;
     let server = ServerConfig::parse("server.json", text).unwrap();
-    assert_eq!(server.scheduler.enable_prefix_caching, Some(false));
-    assert_eq!(server.scheduler.scheduling_policy, Some(SchedulingPolicy::Priority));
+    assert!(!server.scheduler.enable_prefix_caching);
+    assert_eq!(server.scheduler.scheduling_policy, SchedulingPolicy::Priority);
     assert_eq!(server.deployment.block_size, 32);
     assert_eq!(server.deployment.kv_cache_dtype, Some(ridgepoint::DType::Fp8));
     assert_eq!(server.deployment.max_model_len, None);
@@ -164,7 +164,8 @@ fn other_arguments_take_the_place_of_those_in_the_file() {
     assert_eq!((server.model.as_str(), server.hardware.as_str(), server.precision), ("qwen3-8b", "h200", None));
     assert_eq!((server.deployment.max_num_seqs, server.deployment.tensor_parallel_size), (7, 2));
     assert_eq!((server.num_gpu_blocks_override, server.deployment.cpu_offload_gb), (None, 1.0));
-    assert_eq!((server.scheduler.async_scheduling, server.scheduler.enable_prefix_caching), (Some(true), Some(false)));
+    assert!(server.scheduler.async_scheduling && !server.scheduler.enable_prefix_caching);
+    assert!(server.given.contains("async_scheduling") && !server.given.contains("enable_chunked_prefill"));
     assert_eq!(over(r#"{"model": "qwen3-8b"}"#).unwrap().num_gpu_blocks_override, Some(9000));
 }
 
@@ -189,11 +190,13 @@ fn the_equation_gives_the_blocks_and_the_model_the_context_where_neither_is_give
     assert_eq!(found.config.num_gpu_blocks, found.capacity.num_gpu_blocks);
     assert_eq!(found.config.max_model_len, 131_072);
     assert!(
-        !found.config.enable_prefix_caching && !found.config.async_scheduling && found.config.enable_chunked_prefill
+        !found.config.scheduler.enable_prefix_caching
+            && !found.config.scheduler.async_scheduling
+            && found.config.scheduler.enable_chunked_prefill
     );
-    assert_eq!(found.config.long_prefill_token_threshold, 512);
-    assert!(!found.config.scheduler_reserve_full_isl);
-    assert!(engine("scheduler-reserve-full-isl: true\n").unwrap().config.scheduler_reserve_full_isl);
+    assert_eq!(found.config.scheduler.long_prefill_token_threshold, 512);
+    assert!(!found.config.scheduler.scheduler_reserve_full_isl);
+    assert!(engine("scheduler-reserve-full-isl: true\n").unwrap().config.scheduler.scheduler_reserve_full_isl);
     let whole = engine("enable_chunked_prefill: false\n").unwrap_err().to_string();
     assert!(whole.contains("max_num_batched_tokens = 8192 is less than max_model_len = 131072"), "{whole}");
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
+use ridgepoint_replay::{EngineConfig, SchedulerOptions, SchedulingPolicy};
 
 /// An engine, its delays, and what is sent to it.
 #[derive(Debug, Clone)]
@@ -47,6 +47,7 @@ pub fn config(
         let [block_size, usable, budget, max_num_seqs] = sizes;
         let (by_priority, chunked, caching, ahead) = flags;
         let max_model_len = longest(usable * block_size, number);
+        #[allow(clippy::needless_update, reason = "another argument of the scheduler has its default")]
         let config = EngineConfig {
             max_num_seqs,
             max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
@@ -54,12 +55,15 @@ pub fn config(
             block_size,
             state_blocks_per_request: 0,
             num_gpu_blocks: usable + 1,
-            enable_prefix_caching: caching,
-            enable_chunked_prefill: chunked,
-            long_prefill_token_threshold: threshold,
-            scheduler_reserve_full_isl: number % 7 < 3,
-            scheduling_policy: if by_priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
-            async_scheduling: ahead,
+            scheduler: SchedulerOptions {
+                enable_prefix_caching: caching,
+                enable_chunked_prefill: chunked,
+                long_prefill_token_threshold: threshold,
+                scheduler_reserve_full_isl: number % 7 < 3,
+                scheduling_policy: if by_priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
+                async_scheduling: ahead,
+                ..SchedulerOptions::default()
+            },
             pipeline_parallel_size: stages,
             kv_offload: None,
         };

@@ -12,7 +12,7 @@ use ridgepoint_replay::{EngineConfig, replay};
 fn requests_that_finish_in_neighbouring_steps_are_replaced_one_by_one() {
     let deployment = Deployment { max_num_batched_tokens: 101, ..Deployment::default() };
     let mut config = EngineConfig::new(&deployment, 200, 1000);
-    config.async_scheduling = false;
+    config.scheduler.async_scheduling = false;
     let latency = FixedLatency { step_us: 10_000.0, output_token_us: 2_000.0, ..FixedLatency::default() };
     let mut load = ClosedLoop::new(2, 4, RequestShape::new(100, 3)).unwrap();
     let replayed = replay(&latency, &config, &mut load, &mut []).unwrap();

@@ -3,7 +3,7 @@
 use ridgepoint::latency::{HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::{Deployment, Step};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Replay, replay};
+use ridgepoint_replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Replay, SchedulerOptions, replay};
 
 use crate::common::Recorder;
 use crate::loads::Listed;
@@ -44,9 +44,12 @@ fn engine(max_model_len: u32, num_cpu_blocks: u32, disk: Option<KvDisk>) -> Engi
     let tier = KvOffload { num_cpu_blocks, block_bytes: 1, offload_prompt_only: false, contention: 1.0, disk };
     EngineConfig {
         block_size: 4,
-        enable_prefix_caching: true,
-        async_scheduling: false,
         kv_offload: Some(tier),
+        scheduler: SchedulerOptions {
+            enable_prefix_caching: true,
+            async_scheduling: false,
+            ..EngineConfig::new(&Deployment::default(), max_model_len, 1 + max_model_len / 4).scheduler
+        },
         ..EngineConfig::new(&Deployment::default(), max_model_len, 1 + max_model_len / 4)
     }
 }

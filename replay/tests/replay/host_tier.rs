@@ -8,7 +8,8 @@ use ridgepoint::Step;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
 use ridgepoint_replay::{
-    EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, SubmittedEvent, TransferCounters, TransferEvent, replay,
+    EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, SchedulerOptions, SubmittedEvent, TransferCounters,
+    TransferEvent, replay,
 };
 
 use crate::cases::Case;
@@ -221,12 +222,7 @@ proptest! {
     #[test]
     fn blocks_and_bytes_are_conserved(case in case(), tier in tier(), byte_us in 0.0..8.0) {
         let Case { config, latency, requests, .. } = case;
-        let config = EngineConfig {
-            enable_prefix_caching: true,
-            pipeline_parallel_size: 1,
-            kv_offload: Some(tier.clone()),
-            ..config
-        };
+        let config = EngineConfig { pipeline_parallel_size: 1, kv_offload: Some(tier.clone()), scheduler: SchedulerOptions { enable_prefix_caching: true, ..config.scheduler }, ..config };
         let mut seen = Recorder::default();
         let replayed = replay(&WithLink(latency, byte_us), &config, &mut Listed::new(requests), &mut [&mut seen]);
         let ledger = check_blocks(&seen.kv, &tier)?;

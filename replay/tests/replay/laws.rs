@@ -5,7 +5,7 @@ use crate::common::{Recorder, SeenStep};
 use crate::loads::load;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
-use ridgepoint_replay::{EngineConfig, Outcome, Replay, RequestRecord, SchedulingPolicy, replay};
+use ridgepoint_replay::{EngineConfig, Outcome, Replay, RequestRecord, SchedulerOptions, SchedulingPolicy, replay};
 
 pub fn case() -> impl Strategy<Value = Case> {
     let sizes = [1u32..=8, 2u32..=24, 1u32..=64, 1u32..=8];
@@ -33,7 +33,7 @@ impl Case {
 
     fn depth(&self) -> usize {
         match self.config.pipeline_parallel_size {
-            1 => 1 + usize::from(self.config.async_scheduling),
+            1 => 1 + usize::from(self.config.scheduler.async_scheduling),
             stages => stages as usize,
         }
     }
@@ -142,7 +142,7 @@ proptest! {
             let mut records: Vec<u32> = step.batch.iter().map(|(record, _)| *record).collect();
             records.sort_unstable();
             prop_assert!(records.windows(2).all(|pair| pair[0] < pair[1]), "twice in a step");
-            let longest = config.long_prefill_token_threshold;
+            let longest = config.scheduler.long_prefill_token_threshold;
             for (record, request) in &step.batch {
                 prop_assert!(longest == 0 || request.num_scheduled_tokens <= longest);
                 // The last token is sampled, never computed.
@@ -221,7 +221,7 @@ proptest! {
         prop_assert_eq!(replay.counters.preemptions, by_request);
         // Those of an iteration that schedules nothing belong to no step.
         prop_assert!(by_step <= by_request);
-        if case.config.scheduling_policy == SchedulingPolicy::Fcfs && case.depth() == 1 {
+        if case.config.scheduler.scheduling_policy == SchedulingPolicy::Fcfs && case.depth() == 1 {
             prop_assert_eq!(by_step, by_request);
         }
         for (at, step) in seen.steps.iter().enumerate().filter(|(_, step)| step.num_preempted > 0) {
@@ -237,7 +237,7 @@ proptest! {
 
     #[test]
     fn without_the_cache_nothing_is_found(case in case()) {
-        let config = EngineConfig { enable_prefix_caching: false, ..case.config.clone() };
+        let config = EngineConfig { scheduler: SchedulerOptions { enable_prefix_caching: false, ..case.config.clone().scheduler }, ..case.config.clone() };
         let (replay, seen) = Case { config, ..case }.run();
         prop_assert_eq!(replay.counters.cached_tokens, 0);
         prop_assert!(replay.records.iter().all(|record| record.num_cached_tokens == 0));
@@ -249,7 +249,7 @@ proptest! {
 
     #[test]
     fn first_come_is_first_served(case in case()) {
-        let config = EngineConfig { scheduling_policy: SchedulingPolicy::Fcfs, ..case.config.clone() };
+        let config = EngineConfig { scheduler: SchedulerOptions { scheduling_policy: SchedulingPolicy::Fcfs, ..case.config.clone().scheduler }, ..case.config.clone() };
         let (_, seen) = Case { config, ..case }.run();
         // The queueing time is the same for all, so requests become visible in the order of their records.
         let mut first_seen: Vec<u32> = Vec::new();

@@ -7,7 +7,7 @@ use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel, TransferD
 use ridgepoint::model::{OwnSampling, SamplingParams};
 use ridgepoint::{Deployment, Hardware, Model, Step, StepModel};
 use ridgepoint_replay::workload::WorkloadRequest;
-use ridgepoint_replay::{EngineConfig, Event, Events, KvDisk, KvEvent, KvOffload, Observer, replay};
+use ridgepoint_replay::{EngineConfig, Event, Events, KvDisk, KvEvent, KvOffload, Observer, SchedulerOptions, replay};
 
 use crate::common::Recorder;
 use crate::loads::Listed;
@@ -122,8 +122,13 @@ fn a_wrapper_of_the_step_time_alone_changes_every_step() {
                 WorkloadRequest { sampling: if is_sampling { greedy } else { request.sampling }, ..request }
             })
             .collect();
-        let config =
-            EngineConfig { async_scheduling: false, ..EngineConfig::new(&Deployment::default(), 4096, 10_000) };
+        let config = EngineConfig {
+            scheduler: SchedulerOptions {
+                async_scheduling: false,
+                ..EngineConfig::new(&Deployment::default(), 4096, 10_000).scheduler
+            },
+            ..EngineConfig::new(&Deployment::default(), 4096, 10_000)
+        };
         let durations_ns = |latency: &dyn LatencyModel| {
             let mut seen = Recorder::default();
             replay(latency, &config, &mut Listed::new(requests.clone()), &mut [&mut seen]).unwrap();

@@ -9,7 +9,7 @@ use ridgepoint_replay::workload::requests::RequestFile;
 use ridgepoint_replay::workload::{
     ArrivalPattern, GeneratedSessions, NormalLengths, SessionShape, SessionStarts, Workload, WorkloadRequest,
 };
-use ridgepoint_replay::{EngineConfig, HeldRequests, Outcome, Replay, replay};
+use ridgepoint_replay::{EngineConfig, HeldRequests, Outcome, Replay, SchedulerOptions, replay};
 
 /// Keeps what is sent.
 struct Kept<'a>(&'a mut dyn Workload, Vec<WorkloadRequest>);
@@ -34,7 +34,13 @@ fn steps() -> FixedLatency {
 
 fn engine(max_model_len: u32) -> EngineConfig {
     let deployment = Deployment { max_num_seqs: 8, max_num_batched_tokens: 8192, ..Deployment::default() };
-    EngineConfig { async_scheduling: false, ..EngineConfig::new(&deployment, max_model_len, 2000) }
+    EngineConfig {
+        scheduler: SchedulerOptions {
+            async_scheduling: false,
+            ..EngineConfig::new(&deployment, max_model_len, 2000).scheduler
+        },
+        ..EngineConfig::new(&deployment, max_model_len, 2000)
+    }
 }
 
 fn replayed(load: &mut dyn Workload, engine: &EngineConfig) -> (Replay, Vec<WorkloadRequest>) {

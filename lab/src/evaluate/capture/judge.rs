@@ -266,7 +266,7 @@ fn step_row(
 ) -> Option<MetricRow> {
     // Asynchronous scheduling hides the host's share, and a timed forward pass has none of it.
     let scheduling_us = |step: &StepRecord| {
-        let is_hidden = engine.async_scheduling || step.gpu_time_us.is_some();
+        let is_hidden = engine.scheduler.async_scheduling || step.gpu_time_us.is_some();
         if is_hidden { 0.0 } else { latency.host().scheduling_processing_time_us() }
     };
     let traced = run.steps.as_ref()?;

@@ -1,7 +1,7 @@
 //! Hits in the prefix cache and the order in which blocks are reused. Blocks have 4 tokens.
 
-use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
+use ridgepoint_replay::{EngineConfig, SchedulerOptions};
 
 use super::support::{Run, engine, engine_of, request, run, sharing, steps_only};
 
@@ -59,7 +59,8 @@ fn blocks_of_chunks_are_found_as_they_fill() {
 /// Without the cache nothing is shared: 3 blocks each.
 #[test]
 fn nothing_is_found_with_the_cache_off() {
-    let config = EngineConfig { enable_prefix_caching: false, ..engine() };
+    let config =
+        EngineConfig { scheduler: SchedulerOptions { enable_prefix_caching: false, ..engine().scheduler }, ..engine() };
     let run =
         run(&steps_only(), &config, vec![sharing(0, 9, 1, 1, 9), sharing(0, 9, 1, 1, 9), sharing(20, 9, 1, 1, 9)]);
     assert_eq!(run.timeline(), ["0..10000 A@0+9 B@0+9", "20000..30000 C@0+9"]);

@@ -2,7 +2,7 @@
 
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{RequestShape, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Outcome, workload};
+use ridgepoint_replay::{EngineConfig, Outcome, SchedulerOptions, workload};
 
 use super::support::{Run, all_delays, engine, request, run, run_workload, steps_only, synchronous};
 use crate::loads::{ClosedLoop, Listed};
@@ -165,9 +165,9 @@ fn a_closed_loop_goes_on_after_a_refusal() {
 fn a_pipeline_has_a_step_per_stage_in_flight() {
     let config = EngineConfig {
         pipeline_parallel_size: 2,
-        async_scheduling: false,
         max_num_batched_tokens: 4,
         max_num_seqs: 4,
+        scheduler: SchedulerOptions { async_scheduling: false, ..engine().scheduler },
         ..engine()
     };
     let run = run(&steps_only(), &config, vec![request(0, 4, 2), request(0, 4, 2)]);
@@ -179,8 +179,12 @@ fn a_pipeline_has_a_step_per_stage_in_flight() {
 /// Chunks of one prompt need no token of each other: they follow through the stages half a step apart.
 #[test]
 fn chunks_of_one_prompt_follow_each_other_through_a_pipeline() {
-    let config =
-        EngineConfig { pipeline_parallel_size: 2, async_scheduling: false, max_num_batched_tokens: 4, ..engine() };
+    let config = EngineConfig {
+        pipeline_parallel_size: 2,
+        max_num_batched_tokens: 4,
+        scheduler: SchedulerOptions { async_scheduling: false, ..engine().scheduler },
+        ..engine()
+    };
     let run = run(&steps_only(), &config, vec![request(0, 10, 2)]);
     let steps = ["0..10000 A@0+4~", "5000..15000 A@4+4~", "10000..20000 A@8+2", "20000..30000 A@10+1"];
     assert_eq!(run.timeline(), steps);

@@ -2,7 +2,7 @@
 
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::WorkloadRequest;
-use ridgepoint_replay::{EngineConfig, SchedulingPolicy};
+use ridgepoint_replay::{EngineConfig, SchedulerOptions, SchedulingPolicy};
 
 use super::support::{Run, engine_of, request, run, steps_and_scheduling, steps_only};
 
@@ -41,7 +41,10 @@ fn the_last_one_running_gives_way_and_comes_back() {
 #[test]
 fn a_preemption_costs_the_host_time() {
     let latency = FixedLatency { preemption_us: 1.0, ..steps_and_scheduling() };
-    let config = EngineConfig { async_scheduling: false, ..engine_of(4) };
+    let config = EngineConfig {
+        scheduler: SchedulerOptions { async_scheduling: false, ..engine_of(4).scheduler },
+        ..engine_of(4)
+    };
     let run = run(&latency, &config, vec![request(0, 8, 3), request(0, 7, 3), request(1, 3, 1)]);
     let steps = [
         "2000..12000 A@0+8 B@0+7",
@@ -56,7 +59,10 @@ fn a_preemption_costs_the_host_time() {
 /// As the first, but what was computed is lost: B begins again, 7 tokens of the 8 for the second time.
 #[test]
 fn without_the_cache_everything_is_computed_again() {
-    let config = EngineConfig { enable_prefix_caching: false, ..engine_of(4) };
+    let config = EngineConfig {
+        scheduler: SchedulerOptions { enable_prefix_caching: false, ..engine_of(4).scheduler },
+        ..engine_of(4)
+    };
     let run = run(&steps_and_scheduling(), &config, vec![request(0, 8, 3), request(0, 7, 3), request(1, 3, 1)]);
     assert_eq!(run.timeline()[3], "34000..44000 B@0+8 C@0+3");
     assert_eq!((run.replay.counters.recomputed_tokens, run.replay.counters.prefill_tokens), (7, 25));
@@ -85,7 +91,14 @@ fn the_last_one_running_gives_way_to_itself() {
 /// chunk would fit into what it left behind at once, but a step that preempted admits nobody: it is back in step 3.
 #[test]
 fn a_step_that_preempts_admits_nobody() {
-    let config = EngineConfig { enable_prefix_caching: false, long_prefill_token_threshold: 4, ..engine_of(5) };
+    let config = EngineConfig {
+        scheduler: SchedulerOptions {
+            enable_prefix_caching: false,
+            long_prefill_token_threshold: 4,
+            ..engine_of(5).scheduler
+        },
+        ..engine_of(5)
+    };
     let run = run(&steps_only(), &config, vec![request(0, 8, 3), request(0, 12, 1)]);
     let steps = [
         "0..10000 A@0+4~ B@0+4~",
@@ -140,7 +153,10 @@ fn a_request_finishes_though_preempted_when_its_last_token_was_in_flight() {
 }
 
 fn by_priority(usable: u32) -> EngineConfig {
-    EngineConfig { scheduling_policy: SchedulingPolicy::Priority, ..engine_of(usable) }
+    EngineConfig {
+        scheduler: SchedulerOptions { scheduling_policy: SchedulingPolicy::Priority, ..engine_of(usable).scheduler },
+        ..engine_of(usable)
+    }
 }
 
 fn at_priority(arrival_us: u64, prompt: u32, output: u32, priority: i32) -> WorkloadRequest {
@@ -189,7 +205,10 @@ fn a_least_urgent_request_that_gives_way_to_itself_ends_the_schedule() {
 /// C comes: B has the block then, and A's 9 tokens need three when B is over at 40.
 #[test]
 fn an_empty_schedule_that_preempted_is_followed_by_another() {
-    let config = EngineConfig { async_scheduling: false, ..by_priority(4) };
+    let config = EngineConfig {
+        scheduler: SchedulerOptions { async_scheduling: false, ..by_priority(4).scheduler },
+        ..by_priority(4)
+    };
     let requests = vec![at_priority(0, 6, 4, 1), at_priority(1, 7, 3, 0), at_priority(1000, 1, 1, 0)];
     let run = run(&steps_only(), &config, requests);
     let steps = [

@@ -2,7 +2,7 @@
 
 use ridgepoint::latency::BlackBox;
 use ridgepoint_replay::workload::WorkloadRequest;
-use ridgepoint_replay::{EngineConfig, Outcome, SchedulingPolicy};
+use ridgepoint_replay::{EngineConfig, Outcome, SchedulerOptions, SchedulingPolicy};
 
 use super::support::{all_delays, engine, engine_of, request, run, steps_and_scheduling, steps_only};
 
@@ -37,7 +37,11 @@ fn decodes_take_their_share_of_the_budget_before_chunks() {
 /// At most 4 tokens of a prompt in a step, though 16 fit: A's 10 tokens need three steps, B's 3 are not cut.
 #[test]
 fn a_long_prompt_is_cut_at_the_threshold() {
-    let config = EngineConfig { max_num_batched_tokens: 16, long_prefill_token_threshold: 4, ..engine() };
+    let config = EngineConfig {
+        max_num_batched_tokens: 16,
+        scheduler: SchedulerOptions { long_prefill_token_threshold: 4, ..engine().scheduler },
+        ..engine()
+    };
     let run = run(&steps_only(), &config, vec![request(0, 10, 2), request(0, 3, 2)]);
     let steps = ["0..10000 A@0+4~ B@0+3", "10000..20000 A@4+4~ B@3+1", "20000..30000 A@8+2", "30000..40000 A@10+1"];
     assert_eq!(run.timeline(), steps);
@@ -48,7 +52,11 @@ fn a_long_prompt_is_cut_at_the_threshold() {
 /// them. Admitted nevertheless, B is preempted in the next step and finds its one full block again. Held back, B starts when A has ended.
 #[test]
 fn a_prompt_can_wait_until_the_free_blocks_hold_all_of_it() {
-    let config = EngineConfig { max_num_batched_tokens: 8, async_scheduling: false, ..engine_of(5) };
+    let config = EngineConfig {
+        max_num_batched_tokens: 8,
+        scheduler: SchedulerOptions { async_scheduling: false, ..engine_of(5).scheduler },
+        ..engine_of(5)
+    };
     let timeline = |config: &EngineConfig| {
         let run = run(&steps_only(), config, vec![request(0, 8, 3), request(0, 16, 1)]);
         (run.timeline(), run.replay.counters.preemptions)
@@ -61,7 +69,8 @@ fn a_prompt_can_wait_until_the_free_blocks_hold_all_of_it() {
         "40000..50000 B@12+4",
     ];
     assert_eq!(timeline(&config), (admitted.map(str::to_owned).to_vec(), 1));
-    let config = EngineConfig { scheduler_reserve_full_isl: true, ..config };
+    let config =
+        EngineConfig { scheduler: SchedulerOptions { scheduler_reserve_full_isl: true, ..config.scheduler }, ..config };
     let held_back =
         ["0..10000 A@0+8", "10000..20000 A@8+1", "20000..30000 A@9+1", "30000..40000 B@0+8~", "40000..50000 B@8+8"];
     assert_eq!(timeline(&config), (held_back.map(str::to_owned).to_vec(), 0));
@@ -92,7 +101,11 @@ fn a_slot_is_free_when_the_last_token_is_processed() {
 /// One slot, three requests at once and a fourth that comes while A runs: by priority, equal ones by arrival.
 #[test]
 fn priorities_order_the_queue() {
-    let config = EngineConfig { max_num_seqs: 1, scheduling_policy: SchedulingPolicy::Priority, ..engine() };
+    let config = EngineConfig {
+        max_num_seqs: 1,
+        scheduler: SchedulerOptions { scheduling_policy: SchedulingPolicy::Priority, ..engine().scheduler },
+        ..engine()
+    };
     let at = |arrival_us, priority| WorkloadRequest { priority, ..request(arrival_us, 4, 1) };
     let run = run(&steps_only(), &config, vec![at(0, 9), at(1, 5), at(2, 1), at(3, 5), at(4, -1)]);
     let steps =
@@ -115,8 +128,12 @@ fn a_request_that_is_too_long_is_refused_and_disturbs_nobody() {
 /// 10 tokens and no chunks: B's 5 do not fit behind A's 6 and hold up C's 2, which would.
 #[test]
 fn without_chunks_a_prompt_that_does_not_fit_blocks_those_behind() {
-    let config =
-        EngineConfig { max_num_batched_tokens: 10, max_model_len: 10, enable_chunked_prefill: false, ..engine() };
+    let config = EngineConfig {
+        max_num_batched_tokens: 10,
+        max_model_len: 10,
+        scheduler: SchedulerOptions { enable_chunked_prefill: false, ..engine().scheduler },
+        ..engine()
+    };
     let run = run(&steps_only(), &config, vec![request(0, 6, 2), request(0, 5, 1), request(0, 2, 1)]);
     assert_eq!(run.timeline(), ["0..10000 A@0+6", "10000..20000 A@6+1 B@0+5 C@0+2"]);
 }

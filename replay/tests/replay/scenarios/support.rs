@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ridgepoint::latency::{FixedLatency, LatencyModel};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Replay, SchedulingPolicy, replay};
+use ridgepoint_replay::{EngineConfig, Replay, SchedulerOptions, replay};
 
 use crate::common::{Recorder, SeenStep};
 use crate::loads::Listed;
@@ -62,12 +62,7 @@ pub fn engine() -> EngineConfig {
         block_size: 4,
         state_blocks_per_request: 0,
         num_gpu_blocks: 65,
-        enable_prefix_caching: true,
-        enable_chunked_prefill: true,
-        long_prefill_token_threshold: 0,
-        scheduler_reserve_full_isl: false,
-        scheduling_policy: SchedulingPolicy::Fcfs,
-        async_scheduling: true,
+        scheduler: SchedulerOptions::default(),
         pipeline_parallel_size: 1,
         kv_offload: None,
     }
@@ -75,7 +70,7 @@ pub fn engine() -> EngineConfig {
 
 /// As [`engine`], without a step in flight.
 pub fn synchronous() -> EngineConfig {
-    EngineConfig { async_scheduling: false, ..engine() }
+    EngineConfig { scheduler: SchedulerOptions { async_scheduling: false, ..engine().scheduler }, ..engine() }
 }
 
 /// As [`engine`], with `usable` blocks, and a context of at most as many tokens as they hold.

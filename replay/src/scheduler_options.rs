@@ -1,0 +1,51 @@
+//! The engine arguments that only the scheduler uses.
+
+use ridgepoint::arguments;
+use ridgepoint::arguments::{Kind, Section};
+use serde::{Deserialize, Serialize};
+
+/// Order of waiting requests, and choice of the request to preempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SchedulingPolicy {
+    /// First come, first served. The request that was scheduled last is preempted.
+    #[default]
+    Fcfs,
+    /// Lowest [`priority`](crate::workload::WorkloadRequest::priority) value first, ties by arrival. The highest is preempted.
+    Priority,
+}
+
+arguments! {
+    /// Arguments of the scheduler, under vLLM's names and with the defaults of vLLM 0.16.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub struct SchedulerOptions,
+    /// The rows of [`SchedulerOptions`].
+    SCHEDULER_ARGUMENTS of Section::Scheduler;
+
+    enable_prefix_caching: bool = true, "Reuse KV blocks of equal prompt prefixes",
+        Kind::Switch, default("true");
+    enable_chunked_prefill: bool = true, "Split prompts over several steps; without it a prompt that exceeds the rest of the token budget waits",
+        Kind::Switch, default("true");
+    long_prefill_token_threshold: u32 = 0, "Most tokens of one prompt in a step; 0 sets no limit",
+        Kind::Tokens(0, u32::MAX as u64), default("0");
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    scheduler_reserve_full_isl: bool = false, "Admit a prompt only if the free KV blocks hold all of it, not only its first chunk",
+        Kind::Switch, default("false; vLLM sets it since 0.19");
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy::Fcfs, "Order of waiting requests: first come, first served, or lowest priority value first",
+        Kind::Name(&["fcfs", "priority"]), value("POLICY"), default("fcfs");
+    async_scheduling: bool = true, "Schedule the next step while one runs",
+        Kind::Switch, default("true");
+}
+
+impl SchedulerOptions {
+    /// Returns the most of `tokens` prompt tokens that one step takes of a request.
+    pub(super) fn chunk(&self, tokens: u32) -> u32 {
+        match self.long_prefill_token_threshold {
+            0 => tokens,
+            threshold => tokens.min(threshold),
+        }
+    }
+}
