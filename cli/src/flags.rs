@@ -141,7 +141,9 @@ fn parser(row: &'static Argument) -> ValueParser {
             let is_possible = kind.value_of(&value).is_some() || is_beyond;
             is_possible.then_some(value).ok_or_else(|| format!("must be {}", row.expected()))
         }),
-        kind => ValueParser::from(move |text: &str| kind.read_text(text)),
+        kind => {
+            ValueParser::from(move |text: &str| kind.read_text(text).map_err(|_| format!("must be {}", row.expected())))
+        }
     }
 }
 
