@@ -2,6 +2,7 @@
 
 use ridgepoint::arguments;
 use ridgepoint::arguments::{Kind, Section};
+use ridgepoint::input::NumberRange;
 use serde::{Deserialize, Serialize};
 
 /// Order of waiting requests, and choice of the request to preempt.
@@ -31,6 +32,9 @@ arguments! {
         Kind::Switch, default("true");
     long_prefill_token_threshold: u32 = 0, "Most tokens of one prompt in a step; 0 sets no limit",
         Kind::Tokens(0, u32::MAX as u64), default("0");
+    #[serde(skip_serializing_if = "ridgepoint::units::is_zero")]
+    watermark: f64 = 0.0, "Share of the KV blocks that the admission of a waiting request leaves free while others run",
+        Kind::Number(NumberRange::between(0.0, 1.0_f64.next_down(), "")), must_be("a share of the blocks, at least 0 and below 1"), value("SHARE"), default("0");
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     scheduler_reserve_full_isl: bool = false, "Admit a prompt only if the free KV blocks hold all of it, not only its first chunk",
         Kind::Switch, default("false; vLLM sets it since 0.19");

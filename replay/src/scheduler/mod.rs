@@ -219,11 +219,12 @@ impl<'a> Scheduler<'a> {
                 passed = Some(turn);
                 continue;
             };
-            if self.config.scheduler.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix) {
+            let free = self.free_for_admission();
+            if self.config.scheduler.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix, free) {
                 break;
             }
             if prefix.to_load > 0 {
-                if prefix.to_load + prefix.free_hits > self.cache.pool.num_free {
+                if prefix.to_load + prefix.free_hits > free {
                     break;
                 }
                 self.load(slot, &prefix);
@@ -240,7 +241,7 @@ impl<'a> Scheduler<'a> {
             let num_tokens = wanted.min(*budget);
             let needed = (cached + num_tokens).div_ceil(self.config.block_size);
             let new_blocks = needed.saturating_sub(held_blocks) + self.cache.missing_states(state);
-            if new_blocks + free_hits > self.cache.pool.num_free {
+            if new_blocks + free_hits > free {
                 break;
             }
             let known = state.delivered;
@@ -268,11 +269,19 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Whether all known tokens of a waiting request fit the free blocks, as in vLLM's `can_fit_full_sequence`.
-    fn fits_whole(&self, slot: u32, prefix: &Prefix) -> bool {
+    /// Free blocks that a waiting request may take: all but the watermark (vLLM 0.32, `KVCacheManager.allocate_slots`).
+    fn free_for_admission(&self) -> u32 {
+        let watermark = if self.running.is_empty() { 0.0 } else { self.config.scheduler.watermark };
+        #[expect(clippy::cast_sign_loss, reason = "a share of at least 0")]
+        let kept = (watermark * f64::from(self.config.num_gpu_blocks)) as u32;
+        self.cache.pool.num_free.saturating_sub(kept)
+    }
+
+    /// Whether all known tokens of a waiting request fit `free` blocks, as in vLLM's `can_fit_full_sequence`.
+    fn fits_whole(&self, slot: u32, prefix: &Prefix, free: u32) -> bool {
         let state = &self.slots[slot as usize];
         let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);
-        blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= self.cache.pool.num_free
+        blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= free
     }
 
     fn put(&mut self, slot: u32, num_tokens: u32, known: u32, batch: &mut Batch) {

@@ -76,6 +76,26 @@ fn a_prompt_can_wait_until_the_free_blocks_hold_all_of_it() {
     assert_eq!(timeline(&config), (held_back.map(str::to_owned).to_vec(), 0));
 }
 
+/// As before, with a watermark of 0.2: one of six blocks, with the engine's own. B's first chunk would leave none of the two free ones.
+/// When A has ended, nothing runs, and the watermark holds nothing back. 0.16 of six blocks is less than one block.
+#[test]
+fn a_watermark_keeps_blocks_free_while_others_run() {
+    let timeline = |watermark, scheduler_reserve_full_isl, prompt| {
+        let options = SchedulerOptions { async_scheduling: false, watermark, ..engine_of(5).scheduler };
+        let scheduler = SchedulerOptions { scheduler_reserve_full_isl, ..options };
+        let config = EngineConfig { max_num_batched_tokens: 8, scheduler, ..engine_of(5) };
+        let run = run(&steps_only(), &config, vec![request(0, 8, 3), request(0, prompt, 1)]);
+        (run.timeline()[1..].to_vec(), run.replay.counters.preemptions)
+    };
+    let (held_back, preemptions) = timeline(0.2, false, 16);
+    assert_eq!(held_back, ["10000..20000 A@8+1", "20000..30000 A@9+1", "30000..40000 B@0+8~", "40000..50000 B@8+8"]);
+    assert_eq!(preemptions, 0);
+    assert_eq!(timeline(0.16, false, 16), timeline(0.0, false, 16));
+    // B's 8 tokens need both free blocks.
+    assert_eq!(timeline(0.0, true, 8).0[0], "10000..20000 A@8+1 B@0+7~");
+    assert_eq!(timeline(0.2, true, 8).0[0], "10000..20000 A@8+1");
+}
+
 /// A budget of 10: A's 6 tokens leave 4 of B's 8 and nothing for C. In the second step A's only token is in flight, and the rest of B
 /// shares the budget with C.
 #[test]
