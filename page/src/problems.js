@@ -31,6 +31,8 @@ export function fieldOf(problem, state) {
   if (/unknown model/.test(problem)) return model;
   if (/unknown hardware/.test(problem)) return gpu;
   if (/send fewer requests/.test(problem)) return "num_requests";
+  const [, first] = /^(\w+) (?:=|is|must|can) /.exec(problem) ?? [];
+  if (fieldRows().some(({ name }) => name === first)) return first;
   for (const key of keys()) {
     if (new RegExp(`\\b${key}\\b`).test(problem)) {
       const field = FIELD_OF[key] ?? key;

@@ -99,5 +99,6 @@ test("a row that the page has never seen has a field, a key, a flag and faults o
   assert.match(stepCommand(state), / --warp-factor 9 /);
   assert.equal(toHash(state), "step?warp_factor=9");
   assert.equal(fieldOf("warp_factor = 9 must be at most 8", state), "warp_factor");
+  assert.equal(fieldOf("warp_factor is not a known key: known are pipeline_parallel_size", state), "warp_factor");
   assert.deepEqual(remedies("warp_factor can be at most 8"), [{ key: "warp_factor", value: "8" }]);
 });
