@@ -7,8 +7,8 @@ export const LIMITS = ["ttft_p99_ms", "itl_p99_ms", "tpot_p99_ms", "e2e_p99_ms"]
 export const VIEWS = ["step", "load", "capacity", "memory", "known"];
 
 /**
- * What differs from empty in a page that is opened without a permalink, and what is no argument of the server's list. All values are
- * texts, as in the permalink. An empty text of an argument means the engine's default.
+ * Values of a page that is opened without a permalink. Other arguments start empty, which means the engine's default. All values are
+ * texts, as in the permalink.
  */
 export const DEFAULTS = Object.freeze({
   view: "step",

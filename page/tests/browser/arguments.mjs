@@ -1,9 +1,13 @@
 // The fields that are made from the server's list of arguments: each reaches the request, the command and the permalink under its name.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
+import os from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import { fieldRows } from "../../src/arguments.js";
+import { gridToml } from "../../src/commands.js";
 import { command } from "./driver.mjs";
 import { browser, copied, faultAt, figure, open, problems, server, state } from "./session.mjs";
 
@@ -84,6 +88,44 @@ test("a value of a field reaches the request, and the copied command gives the f
   assert.equal(Number(await figure("ttft_p99")), whole.ttft_ms.p99);
 });
 
+test("a file of the command is JSON in the page, and is offered for download", async () => {
+  await open("load?num_requests=50&kv_offloading_size=10");
+  const copies = { latency_us: 30, bytes_per_s: 2e10 };
+  await browser.type("kv_transfers", JSON.stringify({ gpu_to_cpu: copies, cpu_to_gpu: copies, contention: 1 }));
+  await browser.settled();
+  assert.equal(await problems(), "");
+  const folder = mkdtempSync(path.join(os.tmpdir(), "ridgepoint-transfers-"));
+  const { name, text } = await browser.saved('[data-export="load"] [data-kind="kv_transfers"]');
+  assert.match(name, /^kv_transfers\.json$/);
+  writeFileSync(path.join(folder, name), text);
+  const whole = JSON.parse(command(`${await copied("load", "command")} --format json`, folder)).stages.find(({ stage }) => stage === -1);
+  assert.equal(Number(await figure("ttft_p99")), whole.ttft_ms.p99);
+  rmSync(folder, { recursive: true });
+});
+
+test("a grid has the arguments of the fold, as its command does", async () => {
+  const given = new URLSearchParams({
+    grid_tp: "4",
+    grid_tokens: "1024",
+    grid_hardware: "h100_sxm",
+    grid_requests: "100",
+    cudagraph_capture_sizes: "1 2 4",
+    override_generation_config: '{"temperature": 0}',
+    async_scheduling: "false",
+  });
+  await open(`capacity?${given}`);
+  await browser.settled();
+  await browser.run(() => document.getElementById("run-sweep").click());
+  await browser.until(() => /1 configurations in/.test(document.getElementById("sweep-note").innerText), "the end of the sweep");
+  assert.equal(await problems(), "");
+  const folder = mkdtempSync(path.join(os.tmpdir(), "ridgepoint-grid-"));
+  writeFileSync(path.join(folder, "grid.toml"), gridToml(await state()));
+  const { best } = JSON.parse(command("ridgepoint sweep grid.toml --out rows.json --format json", folder));
+  rmSync(folder, { recursive: true });
+  const shown = await browser.run(() => document.querySelector("#sweep-table tbody data")?.value);
+  assert.equal(Number(shown), best[0].request_rate_per_s_per_gpu);
+});
+
 test("permalinks have the arguments under their names", async () => {
   await open("step?kv_cache_dtype=fp8&enforce_eager=1&max_num_seqs=64&engine=sglang&correction=none&enable_expert_parallel=1");
   await browser.settled();
@@ -100,9 +142,9 @@ test("permalinks have the arguments under their names", async () => {
 });
 
 test("a fault of an argument in the fold opens the fold", async () => {
-  await open("step?watermark=2");
-  await browser.until(() => document.querySelector('[data-field="watermark"] .fault'), "a fault at its field");
-  assert.match(await faultAt("watermark"), /at least 0 and below 1/);
+  await open("step?kv_offloading_size=-1");
+  await browser.until(() => document.querySelector('[data-field="kv_offloading_size"] .fault'), "a fault at its field");
+  assert.match(await faultAt("kv_offloading_size"), /at least 0/);
   assert.ok(await browser.run(() => document.getElementById("more-fold").open));
 });
 
