@@ -1,5 +1,6 @@
 // The shell commands that give the figures of a view.
 
+import { fileOf, isFile, rowOf } from "./arguments.js";
 import { batch, gridBody, serverBody, simulateBody } from "./state.js";
 
 /** A word that a POSIX shell takes literally. */
@@ -8,30 +9,45 @@ export function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** The words of arguments that the server's list has: a switch alone or with `no-`, objects as JSON. */
 function flags(body) {
   const words = [];
   for (const [key, entry] of Object.entries(body)) {
-    const flag = `--${key.replaceAll("_", "-")}`;
+    const { flag } = rowOf(key);
     if (entry === true) words.push(flag);
-    else if (entry !== false) words.push(flag, quoted(entry));
+    else if (entry === false) words.push(flag.replace(/^--/, "--no-"));
+    else words.push(flag, quoted(typeof entry === "object" ? JSON.stringify(entry) : entry));
   }
   return words;
 }
 
-/** The server's flags. Pasted texts become the files that the page offers for download. */
+/** A server's keys for the command: pasted texts become the files that the page offers for download. */
+function withFiles(server) {
+  const files = { model: "config.json", hardware: "gpu.toml" };
+  return Object.fromEntries(
+    Object.entries(server).map(([key, entry]) => {
+      const isObject = typeof entry === "object" && !Array.isArray(entry);
+      if (key in files) return [key, isObject ? files[key] : entry];
+      return [key, isObject && isFile(rowOf(key)) ? fileOf(rowOf(key)) : entry];
+    }),
+  );
+}
+
+/** The server's flags. */
 function serverFlags(state) {
-  const { model, hardware, ...rest } = serverBody(state);
-  return flags({
-    model: typeof model === "string" ? model : "config.json",
-    hardware: typeof hardware === "string" ? hardware : "gpu.toml",
-    ...rest,
-  });
+  return flags(withFiles(serverBody(state)));
+}
+
+/** The flags of a step's server. A step has no scheduler, and its command does not know the scheduler's arguments. */
+function stepFlags(state) {
+  const keys = Object.entries(withFiles(serverBody(state)));
+  return flags(Object.fromEntries(keys.filter(([key]) => rowOf(key).section !== "scheduler")));
 }
 
 /** `ridgepoint predict-step …` */
 export function stepCommand(state) {
   const { prefill, decode } = batch(state);
-  const words = ["ridgepoint", "predict-step", ...serverFlags(state)];
+  const words = ["ridgepoint", "predict-step", ...stepFlags(state)];
   if (prefill) words.push("--prefill", ...prefill);
   if (decode) words.push("--decode", ...decode);
   return [...words, "--explain"].join(" ");
@@ -61,12 +77,7 @@ export function sweepCommand(state) {
 /** The grid as sweep.toml has it. */
 export function gridToml(state) {
   const { server, load, slo } = gridBody(state);
-  const paths = {
-    ...server,
-    model: typeof server.model === "string" ? server.model : "config.json",
-    hardware: typeof server.hardware === "object" && !Array.isArray(server.hardware) ? "gpu.toml" : server.hardware,
-  };
-  return toml({ server: paths, load, slo });
+  return toml({ server: withFiles(server), load, slo });
 }
 
 /** A curl of the same request. */
@@ -80,17 +91,24 @@ function tomlKey(key) {
 
 function tomlValue(entry) {
   if (Array.isArray(entry)) return `[${entry.map(tomlValue).join(", ")}]`;
-  return typeof entry === "string" ? JSON.stringify(entry) : String(entry);
+  if (typeof entry !== "object") return typeof entry === "string" ? JSON.stringify(entry) : String(entry);
+  const given = Object.entries(entry).filter(([, value]) => value !== null);
+  return `{ ${given.map(([key, value]) => `${tomlKey(key)} = ${tomlValue(value)}`).join(", ")} }`;
 }
 
-/** TOML of an object whose values are plain, lists, or objects of plain values and lists. */
+/** TOML of an object whose objects become tables, and the objects in those inline tables. */
 export function toml(object) {
   let plain = "";
   let tables = "";
   for (const [key, entry] of Object.entries(object)) {
     if (entry === null || entry === undefined) continue;
-    if (typeof entry === "object" && !Array.isArray(entry)) tables += `[${tomlKey(key)}]\n${toml(entry)}`;
-    else plain += `${tomlKey(key)} = ${tomlValue(entry)}\n`;
+    if (typeof entry === "object" && !Array.isArray(entry)) tables += `[${tomlKey(key)}]\n${pairs(entry)}`;
+    else plain += pairs({ [key]: entry });
   }
   return plain + tables;
+}
+
+function pairs(object) {
+  const given = Object.entries(object).filter(([, entry]) => entry !== null && entry !== undefined);
+  return given.map(([key, entry]) => `${tomlKey(key)} = ${tomlValue(entry)}\n`).join("");
 }

@@ -1,11 +1,13 @@
 // The buttons below charts and tables that let figures leave the page.
 
+import { fieldRows, fileOf, isFile } from "./arguments.js";
 import { curl, gridToml, loadCommand, memoryCommand, stepCommand, sweepCommand, toml } from "./commands.js";
 import { csv } from "./csv.js";
 import { h } from "./dom.js";
 import { copy, download, fileName, say, svgText } from "./exports.js";
 import { FieldFault, gridBody, ownSweepBody, serverBody, simulateBody, stepBody } from "./state.js";
 
+/** Adds the buttons, once the server's list of arguments is there. */
 export function addExports({ app, views, sweep }) {
   const state = () => app.state;
   const origin = () => location.href.replace(/[#?].*$/, "").replace(/\/$/, "");
@@ -30,6 +32,16 @@ export function addExports({ app, views, sweep }) {
       () => download("gpu.toml", toml(serverBody(state()).hardware), "application/toml"),
       () => Boolean(state().gpu),
     ),
+    ...fieldRows()
+      .filter(isFile)
+      .map((row) =>
+        button(
+          fileOf(row),
+          row.name,
+          () => download(fileOf(row), `${JSON.stringify(serverBody(state())[row.name], null, 2)}\n`, "application/json"),
+          () => Boolean(state()[row.name]),
+        ),
+      ),
   ];
 
   const sets = {

@@ -1,6 +1,8 @@
 // The fields of the page and the state: typing and sliding change the state, and the state fills the fields.
 
-import { DEFAULTS } from "./state.js";
+import { isOn } from "./arguments.js";
+import { $, h, setText } from "./dom.js";
+import { makeFields, moreText } from "./fields.js";
 import { ladder, nearest } from "./scale.js";
 
 const RATES = [];
@@ -15,17 +17,16 @@ export class Form {
     input: document.getElementById(range.dataset.for),
     values: [0],
   }));
-  #fields = [...document.querySelectorAll("input[name], select[name], textarea[name]")];
+  #fields = [];
 
   /** `set(patch, started)` changes the state; `started` is the time of a slider's event. */
   constructor({ set }) {
-    for (const field of this.#fields) {
-      if (field.getAttribute("role") === "combobox" || !(field.name in DEFAULTS)) continue;
-      field.addEventListener("input", () => {
-        const value = field.type === "checkbox" ? (field.checked ? "1" : "") : field.value.trim();
-        set({ [field.name]: value }, performance.now());
-      });
-    }
+    this.#find();
+    document.addEventListener("input", ({ target: field }) => {
+      if (!this.#fields.includes(field)) return;
+      const value = field.type === "checkbox" ? (field.checked ? "1" : "") : field.value.trim();
+      set({ [field.name]: value }, performance.now());
+    });
     for (const slider of this.#sliders) {
       slider.range.addEventListener("input", () => {
         const value = String(slider.values[Number(slider.range.value)]);
@@ -33,6 +34,17 @@ export class Form {
         set({ [slider.input.name]: value }, performance.now());
       });
     }
+  }
+
+  #find() {
+    const named = [...document.querySelectorAll("input[name], select[name], textarea[name]")];
+    this.#fields = named.filter((field) => field.getAttribute("role") !== "combobox");
+  }
+
+  /** Makes the fields of the arguments that the server knows. */
+  make() {
+    makeFields();
+    this.#find();
   }
 
   /** The values of the slider of an input, by its id. */
@@ -58,10 +70,11 @@ export class Form {
     const active = document.activeElement;
     for (const field of this.#fields) {
       const value = state[field.name];
-      if (value === undefined || field.getAttribute("role") === "combobox") continue;
-      if (field.type === "checkbox") field.checked = value === "1";
-      else if (field !== active && field.value !== value) field.value = value;
+      if (value === undefined) continue;
+      if (field.type === "checkbox") field.checked = isOn(value);
+      else if (field !== active && field.value !== value) fill(field, value);
     }
+    setText($("more-summary"), moreText(state));
     for (const slider of this.#sliders) {
       slider.values = scales[slider.input.id]();
       const at = nearest(slider.values, Number(state[slider.input.name]) || 0);
@@ -79,4 +92,11 @@ export class Form {
       document.querySelector(`#load .controls [data-field=${id}]`).hidden = !shown;
     }
   }
+}
+
+/** Fills a field. A choice that the list lacks is added, so that the value of a permalink is seen. */
+function fill(field, value) {
+  const isMissing = field.localName === "select" && ![...field.options].some((option) => option.value === value);
+  if (isMissing && field.id !== "hardware") field.append(h("option", { value }, value));
+  field.value = value;
 }

@@ -1,6 +1,7 @@
 // Starts the page: reads the permalink, asks the server, and shows what it answers.
 
 import { get, Latest, post, setToken } from "./api.js";
+import { isLearned, learn } from "./arguments.js";
 import { pack, unpack } from "./codec.js";
 import { $, debounced, setText } from "./dom.js";
 import { highestRate } from "./highest_rate.js";
@@ -13,9 +14,10 @@ import { Outlook } from "./outlook.js";
 import { problemsOf } from "./problems.js";
 import { formatsOf, Setup } from "./setup.js";
 import {
-  DEFAULTS,
   FieldFault,
   fromHash,
+  initial,
+  isKey,
   limits,
   ownSweepBody,
   PACKED,
@@ -33,7 +35,7 @@ import { LoadView, overload, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
 import { bounds, StepView } from "./views/step.js";
 
-const app = { state: { ...DEFAULTS }, answers: {}, packed: {} };
+const app = { state: initial(), answers: {}, packed: {} };
 
 const setup = new Setup({ set });
 const form = new Form({ set });
@@ -145,7 +147,7 @@ function report(kind, error) {
   const isDenied = error.status === 401;
   if (isDenied) $("token-field").hidden = false;
   const key = error.error?.location?.key;
-  const field = error instanceof FieldFault ? error.field : isDenied ? "token" : key in DEFAULTS ? key : "";
+  const field = error instanceof FieldFault ? error.field : isDenied ? "token" : key && isKey(key) ? key : "";
   const problems = error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message });
   faults.report(kind, problems, app.state, field);
 }
@@ -358,7 +360,7 @@ $("copy-link").addEventListener("click", () => {
   copy(location.href, "Permalink");
 });
 $("reset").addEventListener("click", () => {
-  set({ ...DEFAULTS, view: app.state.view });
+  set({ ...initial(), view: app.state.view });
   say("Everything is as at the start.");
 });
 $("token").addEventListener("change", ({ target }) => {
@@ -371,17 +373,21 @@ $("grid_hardware").addEventListener("change", () => {
 });
 chooseTheme();
 if (matchMedia("(max-width: 60rem)").matches) $("setup-fold").open = false;
-addExports({ app, views, sweep });
 
 async function start() {
   try {
-    const lists = Promise.all([get("v1/models"), get("v1/hardware")]);
+    const lists = Promise.all([get("v1/models"), get("v1/hardware"), get("v1/arguments")]);
     get("v1/version").then(
       ({ version }) => setText($("version"), version ?? ""),
       () => {},
     );
-    const [{ models }, { hardware }] = await lists;
+    const [{ models }, { hardware }, { arguments: rows }] = await lists;
     setup.lists(models, hardware);
+    if (!isLearned()) {
+      learn(rows);
+      form.make();
+      addExports({ app, views, sweep });
+    }
     faults.report("lists", [], app.state);
   } catch (error) {
     report("lists", error);

@@ -1,6 +1,7 @@
 // Where on the page a fault belongs, and which of its remedies can be clicked.
 
-import { DEFAULTS } from "./state.js";
+import { fieldRows } from "./arguments.js";
+import { DEFAULTS, isKey } from "./state.js";
 
 /** The server's words for keys that have other names on the page. */
 const FIELD_OF = {
@@ -10,10 +11,14 @@ const FIELD_OF = {
   hardware: "hardware",
 };
 
-const KEYS = Object.keys(DEFAULTS)
-  .concat(Object.keys(FIELD_OF))
-  .filter((key) => !["view", "load", "context", "cached", "chunk", "filter", "config", "gpu", "engine", "seed", "model"].includes(key))
-  .sort((a, b) => b.length - a.length);
+/** Keys that are words of many faults, and so say nothing of a field. */
+const WORDS = ["view", "load", "context", "cached", "chunk", "filter", "config", "gpu", "engine", "seed", "model"];
+
+/** The keys that a fault may name, the longest first. */
+function keys() {
+  const all = new Set([...Object.keys(DEFAULTS), ...Object.keys(FIELD_OF), ...fieldRows().map(({ name }) => name)]);
+  return [...all].filter((key) => !WORDS.includes(key)).sort((a, b) => b.length - a.length);
+}
 
 /** Words of a fault that only a model's config or a GPU's figures have. */
 const OF_MODEL = /unknown model|model_type|architectures|num_hidden_layers|num_attention_heads|intermediate_size|vocab_size|config/;
@@ -26,7 +31,9 @@ export function fieldOf(problem, state) {
   if (/unknown model/.test(problem)) return model;
   if (/unknown hardware/.test(problem)) return gpu;
   if (/send fewer requests/.test(problem)) return "num_requests";
-  for (const key of KEYS) {
+  const [, first] = /^(\w+) (?:=|is|must|can) /.exec(problem) ?? [];
+  if (fieldRows().some(({ name }) => name === first)) return first;
+  for (const key of keys()) {
     if (new RegExp(`\\b${key}\\b`).test(problem)) {
       const field = FIELD_OF[key] ?? key;
       return field === "hardware" ? gpu : field;
@@ -52,7 +59,7 @@ export function remedies(problem) {
     const key = /unknown hardware/.test(problem) ? "hardware" : "model";
     for (const value of meant[1].split(", ")) found.push({ key, value });
   }
-  return found.filter(({ key }) => key in DEFAULTS);
+  return found.filter(({ key }) => isKey(key));
 }
 
 /** The problems of a server's answer: single sentences, without the place that they all begin with. */

@@ -1,47 +1,24 @@
 // The whole state of the page: its defaults, the permalink that holds it, and the requests and commands that it means.
 
-/** Keys of a server, under the names of vLLM, with the kind of their values. An empty text means the engine's default. */
-export const SERVER_KEYS = {
-  tensor_parallel_size: "whole",
-  pipeline_parallel_size: "whole",
-  data_parallel_size: "whole",
-  enable_expert_parallel: "flag",
-  kv_cache_dtype: "text",
-  max_num_seqs: "whole",
-  max_num_batched_tokens: "whole",
-  max_model_len: "whole",
-  gpu_memory_utilization: "number",
-  enforce_eager: "flag",
-};
-
-/** Keys that say where times come from. */
-export const SOURCE_KEYS = { engine: "text", engine_version: "text", efficiency: "text", correction: "text" };
+import { fieldRows, isLearned, numeric, rowOf, valueOf } from "./arguments.js";
 
 export const LIMITS = ["ttft_p99_ms", "itl_p99_ms", "tpot_p99_ms", "e2e_p99_ms"];
 
 export const VIEWS = ["step", "load", "capacity", "memory", "known"];
 
-/** The state of a page that is opened without a permalink. All values are texts, as in the permalink. */
+/**
+ * Values of a page that is opened without a permalink. Other arguments start empty, which means the engine's default. All values are
+ * texts, as in the permalink.
+ */
 export const DEFAULTS = Object.freeze({
   view: "step",
   model: "llama-3.1-70b",
   config: "",
   hardware: "h100_sxm",
   gpu: "",
-  engine: "",
-  engine_version: "",
-  efficiency: "",
-  correction: "",
   tensor_parallel_size: "4",
-  pipeline_parallel_size: "",
-  data_parallel_size: "",
-  enable_expert_parallel: "",
-  kv_cache_dtype: "",
-  max_num_seqs: "",
   max_num_batched_tokens: "1024",
   max_model_len: "8192",
-  gpu_memory_utilization: "",
-  enforce_eager: "",
   decodes: "64",
   context: "2048",
   chunk: "512",
@@ -68,13 +45,23 @@ export const DEFAULTS = Object.freeze({
 /** Keys whose texts are long, and which a permalink therefore holds packed. */
 export const PACKED = ["config", "gpu"];
 
+/** The state of a page that is opened without a permalink. */
+export function initial() {
+  return { ...Object.fromEntries(fieldRows().map(({ name }) => [name, ""])), ...DEFAULTS };
+}
+
+/** Whether the state has a key. Before the server's list of arguments is there, any key may be one of them. */
+export function isKey(key) {
+  return key in DEFAULTS || !isLearned() || fieldRows().some(({ name }) => name === key);
+}
+
 /** The permalink's part after `#`. `packed` has the packed texts of the keys in `PACKED`. */
 export function toHash(state, packed = {}) {
   const query = new URLSearchParams();
-  for (const key of Object.keys(DEFAULTS)) {
+  for (const key of Object.keys({ ...DEFAULTS, ...state })) {
     if (key === "view") continue;
     const value = PACKED.includes(key) ? (packed[key] ?? "") : state[key];
-    if (value !== DEFAULTS[key]) query.set(key, value);
+    if (value !== (DEFAULTS[key] ?? "")) query.set(key, value);
   }
   const text = query.toString().replaceAll("%2C", ",");
   return text ? `${state.view}?${text}` : state.view;
@@ -85,26 +72,15 @@ export function fromHash(hash) {
   const text = hash.replace(/^#/, "");
   const cut = text.indexOf("?");
   const view = cut < 0 ? text : text.slice(0, cut);
-  const state = { ...DEFAULTS };
+  const state = initial();
   const unknown = [];
   if (VIEWS.includes(view)) state.view = view;
   else if (view) unknown.push(view);
   for (const [key, value] of new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1))) {
-    if (key in DEFAULTS && key !== "view") state[key] = value;
+    if (isKey(key) && key !== "view") state[key] = value;
     else unknown.push(key);
   }
   return { state, unknown };
-}
-
-/** A value of the form as JSON has it. A text that is no number stays a text, so that the server names the fault. */
-function value(text, kind) {
-  if (kind === "flag") return text === "1";
-  if (kind === "text" || text.trim() === "" || !Number.isFinite(Number(text))) return text;
-  return Number(text);
-}
-
-function numeric(text) {
-  return value(text, "number");
 }
 
 /** A fault that the page finds itself, at a field. */
@@ -142,8 +118,9 @@ export function serverBody(state) {
     model: state.config ? parsed(state.config, "config", "The config") : state.model,
     hardware: state.gpu ? parsed(state.gpu, "gpu", "The GPU's figures") : state.hardware,
   };
-  for (const [key, kind] of Object.entries({ ...SERVER_KEYS, ...SOURCE_KEYS })) {
-    if (state[key] !== "") body[key] = value(state[key], kind);
+  for (const row of fieldRows()) {
+    const text = state[row.name] ?? "";
+    if (text !== "") body[row.name] = valueOf(row, text);
   }
   return body;
 }
@@ -212,11 +189,11 @@ function sweepLoad(state) {
 
 /** Splits the keys that say where times come from off a server's keys: a sweep has them beside its grid. */
 function splitSources(body) {
-  const server = { ...body };
+  const server = {};
   const sources = {};
-  for (const key of Object.keys(SOURCE_KEYS)) {
-    if (key in server) sources[key] = server[key];
-    delete server[key];
+  for (const [key, entry] of Object.entries(body)) {
+    const isSource = rowOf(key)?.section === "prediction";
+    (isSource ? sources : server)[key] = entry;
   }
   return { server, sources };
 }

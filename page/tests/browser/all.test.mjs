@@ -1,4 +1,5 @@
 // All tests that need a browser, in one process with one server.
 
 import "./page.mjs";
+import "./arguments.mjs";
 import "./looks.mjs";

@@ -24,6 +24,9 @@ for (const [name, look] of Object.entries(LOOKS)) {
     const whole = name === "light";
     await open(whole ? "" : "step?filter=llama");
     await browser.driver.executeScript(AXE);
+    await browser.run(() => {
+      for (const id of ["setup-fold", "more-fold"]) document.getElementById(id).open = true;
+    });
     for (const view of VIEWS) {
       await show(view);
       if (view === "known") await browser.until(() => document.querySelectorAll("#support td").length > 100, "the heat map");

@@ -7,22 +7,10 @@ import path from "node:path";
 import { test } from "node:test";
 import { Key, Origin } from "selenium-webdriver";
 import { gridToml, loadCommand, stepCommand } from "../../src/commands.js";
-import { fromHash } from "../../src/state.js";
 import { command, median, repository, startServer } from "./driver.mjs";
-import { browser, open, server } from "./session.mjs";
+import { browser, copied, faultAt, figure, open, problems, server, state } from "./session.mjs";
 
 const LLAMA_8B = readFileSync(path.join(repository, "models/llama-3.1-8b.json"), "utf8");
-
-const figure = (key) => browser.run((name) => document.querySelector(`[data-figure="${name}"]`)?.value, key);
-
-/** The state that the permalink has; the page writes it a moment after a change. */
-async function state() {
-  await browser.driver.sleep(300);
-  return fromHash(new URL(await browser.driver.getCurrentUrl()).hash).state;
-}
-
-const problems = () => browser.run(() => document.getElementById("problems").innerText);
-const faultAt = (field) => browser.run((name) => document.querySelector(`[data-field="${name}"] .fault`)?.innerText ?? "", field);
 
 test("the binary holds the page of these sources, under a policy without inline scripts", async () => {
   const dist = path.join(repository, "page/dist");
@@ -253,22 +241,8 @@ test("charts and tables leave the page as csv, JSON and SVG, and the command giv
     }, text);
     assert.deepEqual({ ...parsed, shapes: parsed.shapes > 10 }, { root: "svg", shapes: true, variables: false });
   }
-  await browser.run(() => {
-    navigator.clipboard.writeText = async (text) => {
-      window.copied = text;
-    };
-  });
-  const copied = async (kind) => {
-    await browser.run((name) => document.querySelector(`[data-export="step"] [data-kind="${name}"]`).click(), kind);
-    await browser.until(() => window.copied, "the copied text");
-    return browser.run(() => {
-      const text = window.copied;
-      window.copied = "";
-      return text;
-    });
-  };
-  assert.equal(JSON.parse(command(`${await copied("command")} --format json`)).step_time_us, json.step_time_us);
-  assert.equal(JSON.parse(command(await copied("curl"))).step_time_us, json.step_time_us);
+  assert.equal(JSON.parse(command(`${await copied("step", "command")} --format json`)).step_time_us, json.step_time_us);
+  assert.equal(JSON.parse(command(await copied("step", "curl"))).step_time_us, json.step_time_us);
 });
 
 test("a grid runs with progress, its best row is the command's, and a cancel keeps what is done", async () => {

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { learn } from "../../src/arguments.js";
 import {
   configurations,
   DEFAULTS,
   FieldFault,
   fromHash,
+  initial,
   gridBody,
   ownSweepBody,
   serverBody,
@@ -12,11 +14,14 @@ import {
   stepBody,
   toHash,
 } from "../../src/state.js";
+import { ROWS } from "./rows.mjs";
+
+learn(ROWS);
 
 test("a permalink gives back every value, and holds only what differs from the start", () => {
   assert.equal(toHash(DEFAULTS), "step");
   const changed = Object.fromEntries(
-    Object.entries(DEFAULTS).map(([key, value]) => [key, key === "view" ? "capacity" : `${value}7&=#% ä`]),
+    Object.entries(initial()).map(([key, value]) => [key, key === "view" ? "capacity" : `${value}7&=#% ä`]),
   );
   const { state, unknown } = fromHash(`#${toHash(changed, changed)}`);
   assert.deepEqual(state, changed);

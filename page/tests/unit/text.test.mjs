@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { learn } from "../../src/arguments.js";
 import { pack, unpack } from "../../src/codec.js";
 import { gridToml, loadCommand, memoryCommand, quoted, stepCommand, sweepCommand, toml } from "../../src/commands.js";
 import { csv } from "../../src/csv.js";
@@ -7,6 +8,9 @@ import { billions, gib, listed, micros, millis, number, percent, scaled, tick } 
 import { fieldOf, placed, problemsOf, remedies } from "../../src/problems.js";
 import { ladder, nearest } from "../../src/scale.js";
 import { DEFAULTS } from "../../src/state.js";
+import { ROWS } from "./rows.mjs";
+
+learn(ROWS);
 
 test("figures have three digits and the unit that suits them", () => {
   assert.equal(micros(14515.3), "14.5\u00a0ms");
