@@ -38,13 +38,11 @@ pub(crate) struct SentRequest {
 }
 
 /// The lists of a result that a load is made of.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Sent {
-    #[serde(default)]
     input_lens: Vec<i64>,
-    #[serde(default)]
     output_lens: Vec<i64>,
-    #[serde(default)]
     start_times: Vec<f64>,
     /// Older versions do not write it.
     errors: Option<Vec<Option<String>>>,

@@ -26,7 +26,7 @@ pub(super) fn read(input: Input<'_>) -> Result<Rows> {
     sent.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
     let failed = num_requests - sent.len();
     let bad = |row: usize, column: &str, found: String, expected: String| {
-        Error::bad_row(&*origin, row, column, found, expected)
+        Error::bad_row(&origin, row, column, found, expected)
     };
     let tokens = |row: usize, column: &str, count: i64| {
         let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
