@@ -54,6 +54,7 @@
 //! | `fast_forward` | steps without a change of the batch, taken at once |
 //! | [`server_config`], [`workload`], [`cold_start`] | the server of an experiment, the load of its clients, its start |
 //! | [`input`] | readers of csv, jsonl, YAML and gzip |
+//! | [`vllm_bench`] | the result of `vllm bench serve`: its keys, read and written |
 //!
 //! The feature `schema` adds schemas of everything that is written as JSON, by schemars. It is off by default.
 
@@ -67,6 +68,7 @@ pub mod cold_start;
 pub mod export;
 pub mod input;
 pub mod server_config;
+pub mod vllm_bench;
 pub mod workload;
 
 mod batch;

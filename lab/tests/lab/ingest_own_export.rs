@@ -1,12 +1,14 @@
-//! OTLP that a replay with a host's tier exports, read back by `ingest`.
+//! Files that a replay writes, read back: OTLP of a host's tier by `ingest`, and a bench result by `ingest` and as a load.
 
 use ridgepoint::latency::{HostTimes, KvTransfers, LatencyModel, TransferDirection, TransferLink};
 use ridgepoint::{Deployment, Step};
+use ridgepoint_lab::ingest::reports::vllm_bench;
 use ridgepoint_lab::ingest::{Capture, DirectionLog, TransferFaults, otlp};
 use ridgepoint_lab::transfers::{DirectionFit, fit_link};
-use ridgepoint_replay::export::OtlpTrace;
+use ridgepoint_replay::export::{BenchRun, OtlpTrace, TokenTimes, write_vllm_bench};
+use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint_replay::workload::{FixedList, Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, KvOffload, Replay, TransferCounters, replay};
+use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay, TransferCounters, replay};
 
 const MS: u64 = 1_000_000;
 
@@ -90,5 +92,45 @@ fn transfers_of_a_replay_are_found_again() {
     for load in log.transfers.iter().filter(|of| of.direction == TransferDirection::CpuToGpu) {
         let load_us = load.noticed_us - load.begun_us;
         assert!((load_us - 460.0).abs() < 1.0, "{load_us}");
+    }
+}
+
+#[test]
+fn a_written_bench_result_is_the_same_load_and_the_same_measurement() {
+    let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
+    // Sent first at 0, as times of a load that is read count from its first request. The third is too long and is rejected.
+    let sent: Vec<WorkloadRequest> = [(0, 100, 3), (7, 2000, 1), (7, 4096, 9), (1250, 31, 40)]
+        .map(|(ms, input, output)| WorkloadRequest::new(ms * MS, input, output))
+        .into();
+    let mut tokens = TokenTimes::default();
+    let replayed = replay(&Steady, &config, &mut FixedList::new(sent.clone()).unwrap(), &mut [&mut tokens]).unwrap();
+    let run = BenchRun { model_id: "llama-3.1-8b", max_concurrency: Some(8), ..BenchRun::default() };
+    let (mut file, folder) = (Vec::new(), tempfile::tempdir().unwrap());
+    write_vllm_bench(&mut file, &run, &replayed, &Metrics::of(&replayed), Some(&tokens)).unwrap();
+
+    let load = RequestFile::parse("bench.json", &file, None).unwrap();
+    assert_eq!(load.format, Format::VllmBench);
+    assert!(load.notes[0].starts_with("1 of 4 requests failed"), "{:?}", load.notes);
+    let mut requests = load.workload();
+    let read: Vec<WorkloadRequest> = std::iter::from_fn(|| requests.next_request()).collect();
+    assert_eq!(read, [&sent[..2], &sent[3..]].concat());
+
+    let path = folder.path().join("bench.json");
+    std::fs::write(&path, &file).unwrap();
+    let capture = vllm_bench::read(&path).unwrap();
+    assert_eq!(capture.dropped_requests.total(), 1);
+    let [measured] = &capture.requests[..] else { panic!("{:?}", capture.requests) };
+    assert_eq!(measured.run.model.as_deref(), Some("llama-3.1-8b"));
+    assert!(capture.notes[0].contains("at most 8 requests in flight"), "{:?}", capture.notes);
+    let records = [0, 1, 3].map(|index| (index, &replayed.records[index]));
+    for (((row, tokens_of), (index, record)), request) in
+        measured.requests.iter().zip(&capture.tokens[0].requests).zip(records).zip(&read)
+    {
+        let times_ns = [row.arrived_ns, row.first_response_ns, row.departed_ns].map(|time| time.unwrap().get());
+        assert_eq!(times_ns, [record.arrival_ns, record.first_token_ns, record.finish_ns]);
+        assert_eq!(row.num_prompt_tokens.unwrap().get(), u64::from(request.num_prompt_tokens));
+        assert_eq!(row.num_output_tokens.unwrap().get(), u64::from(request.num_output_tokens));
+        let at: Vec<u64> = tokens_of.chunks.iter().map(|chunk| chunk.time_ns).collect();
+        assert_eq!(at, tokens.of_record(index));
     }
 }

@@ -1,24 +1,14 @@
 //! The result JSON of `vllm bench serve --save-result`.
-#![expect(clippy::indexing_slicing, reason = "a key that is set in a JSON object that was made here")]
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use ridgepoint::units::{NS_PER_S, ns_to_s};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::TokenTimes;
-use crate::{Distribution, Metrics, Outcome, Replay, RequestRecord};
-
-type Statistic = (&'static str, fn(&Distribution) -> f64);
-const STATISTICS: [Statistic; 6] = [
-    ("mean", |of| of.mean),
-    ("median", |of| of.p50),
-    ("std", |of| of.std),
-    ("p90", |of| of.p90),
-    ("p95", |of| of.p95),
-    ("p99", |of| of.p99),
-];
+use crate::vllm_bench::{Lists, Written};
+use crate::{Metrics, Outcome, Replay, RequestRecord};
 
 /// Arguments of the benchmark, for the first keys of the file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,9 +36,6 @@ pub struct BenchRun<'a> {
 ///
 /// # Errors
 /// Errors of `out`.
-///
-/// # Source
-/// vLLM 0.16.0, `vllm/benchmarks/serve.py`.
 pub fn write_vllm_bench(
     out: impl Write,
     run: &BenchRun<'_>,
@@ -56,60 +43,42 @@ pub fn write_vllm_bench(
     metrics: &Metrics,
     tokens: Option<&TokenTimes>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(out);
-    let records = &replay.records;
-    let mut document = summary(run, records, metrics, tokens);
-    if let Some(tokens) = tokens {
-        add_details(&mut document, replay, tokens);
-    }
-    serde_json::to_writer(&mut out, &document)?;
-    out.write_all(b"\n")?;
-    out.flush()
-}
-
-fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tokens: Option<&TokenTimes>) -> Value {
-    let all = &metrics.run;
+    let (records, all) = (&replay.records, &metrics.run);
     let rate = run.request_rate.filter(|rate| rate.is_finite());
-    let mut summary = json!({
-        "backend": "ridgepoint",
-        "model_id": run.model_id,
-        "tokenizer_id": run.model_id,
-        "num_prompts": records.len(),
-        "request_rate": rate.map_or_else(|| json!("inf"), Value::from),
-        "burstiness": run.burstiness,
-        "max_concurrency": run.max_concurrency,
-        "duration": all.duration_s,
-        "completed": all.finished,
-        "failed": all.rejected + all.unfinished,
-        "total_input_tokens": all.input_tokens,
-        "total_output_tokens": all.output_tokens,
-        "request_throughput": all.requests_per_s,
-        "request_goodput": null,
-        "output_throughput": all.output_tokens_per_s,
-        "total_token_throughput": all.total_tokens_per_s,
-        "max_output_tokens_per_s": tokens.and_then(|tokens| max_output_tokens_per_s(records, tokens)),
-        "max_concurrent_requests": max_concurrent_requests(records),
-    });
-    if let Some(date) = run.date {
-        summary["date"] = date.into();
-    }
     let latencies = [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)];
     let load = all.kv_load_ms.map(|of| ("kv_load", Some(of)));
-    for (name, of) in latencies.into_iter().chain(load) {
-        for (statistic, value) in STATISTICS {
-            summary[format!("{statistic}_{name}_ms")] = of.as_ref().map(value).into();
-        }
-    }
-    summary
+    let result = Written {
+        backend: "ridgepoint",
+        date: run.date,
+        model_id: run.model_id,
+        tokenizer_id: run.model_id,
+        num_prompts: records.len(),
+        request_rate: rate.map_or_else(|| "inf".into(), Value::from),
+        burstiness: run.burstiness,
+        max_concurrency: run.max_concurrency,
+        duration: all.duration_s,
+        completed: all.finished,
+        failed: all.rejected + all.unfinished,
+        total_input_tokens: all.input_tokens,
+        total_output_tokens: all.output_tokens,
+        request_throughput: all.requests_per_s,
+        request_goodput: None,
+        output_throughput: all.output_tokens_per_s,
+        total_token_throughput: all.total_tokens_per_s,
+        max_output_tokens_per_s: tokens.and_then(|tokens| max_output_tokens_per_s(records, tokens)),
+        max_concurrent_requests: max_concurrent_requests(records),
+        latencies: latencies.into_iter().chain(load).collect(),
+        lists: tokens.map(|tokens| lists(replay, tokens)),
+    };
+    result.write(out)
 }
 
-/// Adds the lists of `--save-detailed`, a value per request. Times are in seconds.
-fn add_details(document: &mut Value, replay: &Replay, tokens: &TokenTimes) {
+fn lists(replay: &Replay, tokens: &TokenTimes) -> Lists {
     let (records, has_tier) = (&replay.records, replay.offload.is_some());
     let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
     let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
     let ttft_ns = |of: &RequestRecord| if done(of) { of.first_token_ns.saturating_sub(of.arrival_ns) } else { 0 };
-    let gaps = |(index, record): (usize, &RequestRecord)| -> Value {
+    let gaps = |(index, record): (usize, &RequestRecord)| {
         tokens.gaps_ns(index).take_while(|_| done(record)).map(ns_to_s).collect()
     };
     let fault = |record: &RequestRecord| match record.outcome {
@@ -117,15 +86,15 @@ fn add_details(document: &mut Value, replay: &Replay, tokens: &TokenTimes) {
         Outcome::Rejected => "rejected: prompt and output are longer than max_model_len",
         Outcome::Unfinished => "unfinished when the replay was stopped",
     };
-    document["input_lens"] = records.iter().map(|record| record.num_prompt_tokens).collect();
-    document["output_lens"] = records.iter().map(output).collect();
-    document["ttfts"] = records.iter().map(|record| ns_to_s(ttft_ns(record))).collect();
-    document["itls"] = records.iter().enumerate().map(gaps).collect();
-    if has_tier {
-        document["kv_loads"] = records.iter().map(|record| ns_to_s(record.load_ns)).collect();
+    Lists {
+        input_lens: records.iter().map(|record| record.num_prompt_tokens).collect(),
+        output_lens: records.iter().map(output).collect(),
+        start_times: records.iter().map(|record| ns_to_s(record.arrival_ns)).collect(),
+        ttfts: records.iter().map(|record| ns_to_s(ttft_ns(record))).collect(),
+        itls: records.iter().enumerate().map(gaps).collect(),
+        errors: records.iter().map(fault).collect(),
+        kv_loads: has_tier.then(|| records.iter().map(|record| ns_to_s(record.load_ns)).collect()),
     }
-    document["start_times"] = records.iter().map(|record| ns_to_s(record.arrival_ns)).collect();
-    document["errors"] = records.iter().map(fault).collect();
 }
 
 fn finished(records: &[RequestRecord]) -> impl Iterator<Item = (usize, &RequestRecord)> {

@@ -14,6 +14,7 @@ use super::sessions::SessionList;
 use super::summary::Summary;
 use super::{RequestSource, Workload, azure, request_list, session_rows, traces, vllm_bench};
 use crate::input::{Head, HeadKind, RowReader, head, open, read};
+use crate::vllm_bench::is_result;
 
 /// The format of a file of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -42,8 +43,7 @@ const FORMATS: [Known; 6] = [
     (Format::Jsonl, "jsonl", |head| head.is_json() && is_list(head)),
     (Format::Mooncake, "mooncake", |head| head.is_json() && (head.has("timestamp") || head.has("hash_ids"))),
     (Format::Azure, "azure", |head| azure::COLUMNS.required().any(|column| head.has(column))),
-    // The lists of a benchmark's result may come after its settings and means.
-    (Format::VllmBench, "vllm-bench", |head| head.has("input_lens") || head.has("request_throughput")),
+    (Format::VllmBench, "vllm-bench", is_result),
     (Format::LlmServingSim, "llmservingsim", |head| head.has("input_toks") || session_rows::is_agentic(head)),
 ];
 

@@ -1,31 +1,14 @@
 //! Results of `vllm bench serve --save-detailed`: the requests of a benchmark as they were sent.
-//!
-//! # Source
-//! vLLM, `vllm/benchmarks/serve.py`: the detailed lists of a result.
-#![expect(clippy::indexing_slicing, reason = "the lists were found to be equally long")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use ridgepoint::input::{Input, check, json_error};
+use ridgepoint::input::Input;
 use ridgepoint::units::NS_PER_S;
 use ridgepoint::{Error, Result};
-use serde::Deserialize;
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
 use super::rows::Rows;
-
-/// The lists of a result that matter here; it also has its settings and measurements.
-#[derive(Deserialize)]
-struct Detailed {
-    #[serde(default)]
-    input_lens: Vec<i64>,
-    #[serde(default)]
-    output_lens: Vec<i64>,
-    #[serde(default)]
-    start_times: Vec<f64>,
-    /// Older versions do not write it.
-    errors: Option<Vec<Option<String>>>,
-}
+use crate::vllm_bench::{SentRequest, read_sent};
 
 /// A note on the sampling parameters of the requests, which results leave out.
 ///
@@ -37,50 +20,32 @@ const UNTOLD_SAMPLING: &str = "the result does not tell the requests' sampling p
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(input: Input<'_>) -> Result<Rows> {
     let origin = input.origin().to_owned();
-    let origin = origin.as_str();
-    let Detailed { input_lens, output_lens, start_times, errors } =
-        serde_json::from_reader(input.stream()).map_err(|error| json_error(origin, error))?;
-    let num_requests = input_lens.len();
-    let errors = errors.unwrap_or_else(|| vec![None; num_requests]);
-    let lengths = [("output_lens", output_lens.len()), ("start_times", start_times.len()), ("errors", errors.len())];
-    let mut problems: Vec<String> = lengths
-        .into_iter()
-        .filter(|(_, length)| *length != num_requests)
-        .map(|(key, length)| match length {
-            0 => format!("{key} is missing or empty"),
-            _ => format!("{key} has {length} entries, input_lens has {num_requests}"),
-        })
-        .collect();
-    if !problems.is_empty() || num_requests == 0 {
-        problems.push("run `vllm bench serve` with --save-detailed, of a version that writes the lists".to_owned());
-    }
-    check(origin, problems)?;
-    let bad = |index: usize, column: &str, found: String, expected: String| {
-        Error::bad_row(origin, index + 1, column, found, expected)
-    };
-    let tokens = |index: usize, column: &str, count: i64| {
-        let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
-        tokens.ok_or_else(|| bad(index, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
-    };
-    let is_sent = |index: &usize| errors[*index].as_deref().unwrap_or_default().is_empty();
-    let mut sent: Vec<usize> = (0..num_requests).filter(is_sent).collect();
-    sent.sort_by(|one, other| start_times[*one].total_cmp(&start_times[*other]));
+    let mut sent = read_sent(input)?;
+    let num_requests = sent.len();
+    sent.retain(|request| !request.has_failed);
+    sent.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
     let failed = num_requests - sent.len();
-    let first = sent.first().map_or(0.0, |index| start_times[*index]);
+    let bad = |row: usize, column: &str, found: String, expected: String| {
+        Error::bad_row(&origin, row, column, found, expected)
+    };
+    let tokens = |row: usize, column: &str, count: i64| {
+        let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
+        tokens.ok_or_else(|| bad(row, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
+    };
+    let first = sent.first().map_or(0.0, |request| request.start_time);
     let mut rows = Rows::default();
-    for index in sent {
-        let start = start_times[index];
-        let arrival_ns = ((start - first) * NS_PER_S as f64).round();
+    for SentRequest { row, input_len, output_len, start_time, .. } in sent {
+        let arrival_ns = ((start_time - first) * NS_PER_S as f64).round();
         if arrival_ns > MAX_TIME_NS as f64 {
             let expected = format!("at most 1000000000 s after the first, {first:?}");
-            return Err(bad(index, "start_times", format!("{start:?}"), expected));
+            return Err(bad(row, "start_times", format!("{start_time:?}"), expected));
         }
-        let input = tokens(index, "input_lens", input_lens[index])?;
-        let output = tokens(index, "output_lens", output_lens[index])?;
+        let input = tokens(row, "input_lens", input_len)?;
+        let output = tokens(row, "output_lens", output_len)?;
         rows.requests.push(WorkloadRequest::new(arrival_ns as u64, input, output));
     }
     if failed > 0 {
-        rows.notes.push(format!("{failed} of {} requests failed in the benchmark and are left out", num_requests));
+        rows.notes.push(format!("{failed} of {num_requests} requests failed in the benchmark and are left out"));
     }
     rows.notes.push(UNTOLD_SAMPLING.to_owned());
     Ok(rows)
