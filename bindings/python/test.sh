@@ -26,6 +26,10 @@ python --version
 pip list 2>/dev/null | grep -E '^(maturin|mypy|numpy|pandas|pyarrow|pytest|ray|ridgepoint) '
 printf 'compared with %s\n' "${RIDGEPOINT_BIN:-no command, as RIDGEPOINT_BIN is not set}"
 
+if [[ -n ${RIDGEPOINT_BIN:-} ]]; then
+  python generate.py --check "$RIDGEPOINT_BIN"
+fi
+
 printf '\n-- tests\n'
 pytest -q
 

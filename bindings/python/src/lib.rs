@@ -20,6 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RidgepointError", module.py().get_type::<fault::RidgepointError>())?;
     module.add_class::<steps::StepModel>()?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(server::check_arguments, module)?)?;
     module.add_function(wrap_pyfunction!(server::read_server, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate::evaluate_serving, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::models, module)?)?;

@@ -1,35 +1,23 @@
-//! Engine arguments of the scheduler and the KV cache, and files that describe a server.
+//! Checked arguments, tiers of KV blocks, and files that describe a server.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use ridgepoint::input::Log;
 use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Deployment, Engine};
-use ridgepoint_replay::server_config::{SchedulerOptions, ServerConfig, unused_disk};
-use ridgepoint_replay::{KvDisk, KvOffload, SchedulingPolicy};
+use ridgepoint_replay::server_config::{ServerConfig, server_arguments, unused_disk};
+use ridgepoint_replay::workload::load_arguments;
+use ridgepoint_replay::{KvDisk, KvOffload};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::fault::{detached, raised, to_json};
-
-/// The fields of `ridgepoint.Scheduler`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scheduler {
-    /// Number of KV blocks. Defaults to the memory equation's.
-    pub num_gpu_blocks_override: Option<u32>,
-    enable_prefix_caching: Option<bool>,
-    enable_chunked_prefill: Option<bool>,
-    async_scheduling: Option<bool>,
-    long_prefill_token_threshold: Option<u32>,
-    scheduler_reserve_full_isl: Option<bool>,
-    scheduling_policy: Option<SchedulingPolicy>,
-    kv_offload: Option<Tier>,
-}
+use crate::fault::{detached, from_json, raised, to_json};
 
 /// KV blocks in host memory: the fields of `ridgepoint.KvOffload`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tier {
+pub struct Tier {
     num_cpu_blocks: u32,
     block_bytes: u64,
     offload_prompt_only: bool,
@@ -38,55 +26,62 @@ struct Tier {
     disk: Option<KvDisk>,
 }
 
-impl Scheduler {
-    pub fn options(&self) -> SchedulerOptions {
-        SchedulerOptions {
-            enable_prefix_caching: self.enable_prefix_caching,
-            enable_chunked_prefill: self.enable_chunked_prefill,
-            async_scheduling: self.async_scheduling,
-            long_prefill_token_threshold: self.long_prefill_token_threshold,
-            scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
-            scheduling_policy: self.scheduling_policy,
-        }
+impl Tier {
+    /// Reads the fields of a `ridgepoint.KvOffload`.
+    ///
+    /// # Errors
+    /// `RidgepointError` if a key or value is unknown.
+    pub fn parse(json: &str) -> PyResult<Self> {
+        from_json("kv_offload", json)
     }
 
     /// The host's tier on a server whose transfers are these, and a note on times that have no effect.
-    pub fn tier(&self, transfers: Option<KvTransfers>) -> Option<(KvOffload, Option<String>)> {
-        let Tier { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk } = self.kv_offload.clone()?;
+    pub fn on(self, transfers: Option<KvTransfers>) -> (KvOffload, Option<String>) {
+        let Tier { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk } = self;
         let contention = contention.or(transfers.map(|transfers| transfers.contention)).unwrap_or(1.0);
         let tier = KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk };
         let note = transfers.and_then(|transfers| unused_disk(&transfers, &tier));
-        Some((tier, note))
+        (tier, note)
     }
 
-    /// The scheduler of a server. A host's tier of KV blocks is counted in the blocks of its model.
-    fn of(server: &ServerConfig) -> ridgepoint::Result<Self> {
-        let kv_offload = match server.kv_offloading {
-            None => None,
-            Some(_) => {
-                let ((model, _), hardware) = (server.find_model(None)?, server.find_hardware(None)?);
-                server.engine_config(&model, &hardware, &Engine::default())?.config.kv_offload
-            }
-        };
-        let kv_offload = kv_offload.map(|of| Tier {
+    /// The tier of a server's file, counted in the blocks of its model.
+    fn of(server: &ServerConfig) -> ridgepoint::Result<Option<Self>> {
+        if server.kv_offloading.is_none() {
+            return Ok(None);
+        }
+        let ((model, _), hardware) = (server.find_model(None)?, server.find_hardware(None)?);
+        let tier = server.engine_config(&model, &hardware, &Engine::default())?.config.kv_offload;
+        Ok(tier.map(|of| Tier {
             num_cpu_blocks: of.num_cpu_blocks,
             block_bytes: of.block_bytes,
             offload_prompt_only: of.offload_prompt_only,
             contention: Some(of.contention),
             disk: of.disk,
-        });
-        let options = server.scheduler;
-        Ok(Scheduler {
-            num_gpu_blocks_override: server.num_gpu_blocks_override,
-            enable_prefix_caching: options.enable_prefix_caching,
-            enable_chunked_prefill: options.enable_chunked_prefill,
-            async_scheduling: options.async_scheduling,
-            long_prefill_token_threshold: options.long_prefill_token_threshold,
-            scheduler_reserve_full_isl: options.scheduler_reserve_full_isl,
-            scheduling_policy: options.scheduling_policy,
-            kv_offload,
-        })
+        }))
     }
+}
+
+/// Checks the values of a section's arguments, as JSON.
+#[pyfunction]
+#[pyo3(signature = (section, values, /))]
+pub fn check_arguments(section: &str, values: &str) -> PyResult<()> {
+    if section == "deployment" {
+        return Deployment::from_json(section, values).map(|_| ()).map_err(raised);
+    }
+    let values: Map<String, Value> = from_json(section, values)?;
+    let rows =
+        if section == "load" { load_arguments() } else { server_arguments().without_rows(&["model", "hardware"]) };
+    let log = Log::default();
+    rows.read("", &values, &log);
+    log.finish(section, Some(())).map(|_| ()).map_err(raised)
+}
+
+/// The arguments of the scheduler that a file gives.
+fn scheduler(server: &ServerConfig) -> PyResult<Map<String, Value>> {
+    let mut values: Map<String, Value> = from_json("scheduler", &to_json(&server.scheduler)?)?;
+    values.retain(|key, _| server.given.contains(key));
+    values.extend(server.num_gpu_blocks_override.map(|blocks| ("num_gpu_blocks_override".to_owned(), blocks.into())));
+    Ok(values)
 }
 
 #[derive(Serialize)]
@@ -95,7 +90,8 @@ struct Server<'a> {
     precision: Option<String>,
     hardware: &'a str,
     deployment: &'a Deployment,
-    scheduler: Scheduler,
+    scheduler: Map<String, Value>,
+    kv_offload: Option<Tier>,
     kv_transfers: Option<KvTransfers>,
     notes: &'a [String],
 }
@@ -111,7 +107,8 @@ pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {
             precision: server.precision.map(|precision| precision.to_string()),
             hardware: &server.hardware,
             deployment: &server.deployment,
-            scheduler: Scheduler::of(&server).map_err(raised)?,
+            scheduler: scheduler(&server)?,
+            kv_offload: Tier::of(&server).map_err(raised)?,
             kv_transfers: server.measured_transfers().map_err(raised)?,
             notes: &server.notes,
         })

@@ -3,7 +3,6 @@
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ridgepoint::Engine;
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
@@ -14,11 +13,12 @@ use ridgepoint_replay::{
     StageMetrics, replay,
 };
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::columns::{times_ns, tokens};
 use crate::fault::{RidgepointError, detached, from_json, raised, to_json};
 use crate::load::{Load, source};
-use crate::server::Scheduler;
+use crate::server::Tier;
 use crate::steps::StepModel;
 
 /// The results of a replay without the columns of its requests.
@@ -40,19 +40,22 @@ struct Report<'a> {
 
 /// Replays a load. Returns its figures as JSON and a column for each property of the requests.
 #[pyfunction]
-#[pyo3(signature = (steps, load, scheduler, seed, arrival_ns, input_len, output_len, /))]
+#[pyo3(signature = (steps, load, scheduler, kv_offload, seed, arrival_ns, input_len, output_len, /))]
 #[allow(clippy::too_many_arguments)]
 pub fn simulate<'py>(
     py: Python<'py>,
     steps: &Bound<'py, StepModel>,
     load: &str,
     scheduler: &str,
+    kv_offload: Option<&str>,
     seed: u64,
     arrival_ns: &Bound<'py, PyAny>,
     input_len: &Bound<'py, PyAny>,
     output_len: &Bound<'py, PyAny>,
 ) -> PyResult<(String, Bound<'py, PyDict>)> {
-    let (load, scheduler): (Load, Scheduler) = (Load::parse(load)?, from_json("scheduler", scheduler)?);
+    let load = Load::parse(load)?;
+    let scheduler: Map<String, Value> = from_json("scheduler", scheduler)?;
+    let tier = kv_offload.map(Tier::parse).transpose()?;
     let (arrivals_ns, inputs, outputs) =
         (times_ns("arrival_ns", arrival_ns)?, tokens("input_len", input_len)?, tokens("output_len", output_len)?);
     let arrays = (arrivals_ns.values(), inputs.values(), outputs.values());
@@ -63,31 +66,38 @@ pub fn simulate<'py>(
         }
     }
     let steps = steps.get();
-    let (report, replayed) =
-        detached(py, || replayed(steps, &scheduler, source(&load, arrays, seed, steps.deployment.data_parallel_size)))?;
+    let (report, replayed) = detached(py, || {
+        replayed(steps, scheduler, tier, source(&load, arrays, seed, steps.deployment.data_parallel_size))
+    })?;
     Ok((report, requests(py, &replayed.records)?))
 }
 
 /// Returns the report and the replay.
 fn replayed(
     steps: &StepModel,
-    scheduler: &Scheduler,
+    mut scheduler: Map<String, Value>,
+    tier: Option<Tier>,
     source: ridgepoint::Result<OpenedLoad>,
 ) -> PyResult<(String, Replay)> {
     let mut source = source.map_err(raised)?;
-    let server = ServerConfig {
-        deployment: steps.deployment.clone(),
-        scheduler: scheduler.options(),
-        num_gpu_blocks_override: scheduler.num_gpu_blocks_override,
-        ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
-    };
-    let mut engine = server.engine_config(&steps.model, &steps.hardware, &Engine::default()).map_err(raised)?;
-    if let Some((tier, note)) = scheduler.tier(steps.latency.kv_transfers()) {
-        steps.latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map_err(raised)?;
+    let predictor = steps.latency.steps();
+    let names = [("model", &steps.model.name), ("hardware", &steps.hardware.name)];
+    scheduler.extend(names.map(|(key, name)| (key.to_owned(), name.as_str().into())));
+    let server = ServerConfig::from_values("scheduler", &scheduler).map_err(raised)?;
+    let server = ServerConfig { origin: "engine".to_owned(), deployment: steps.deployment.clone(), ..server };
+    let mut engine = server.engine_config(&steps.model, &steps.hardware, predictor.engine()).map_err(raised)?;
+    if let Some(tier) = tier {
+        if engine.config.kv_offload.is_some() {
+            let said = "scheduler: kv_offload cannot be given with kv_offloading_size or kv_transfer_config: keep one";
+            return Err(RidgepointError::new_err(said));
+        }
+        let (tier, note) = tier.on(steps.latency.kv_transfers());
         engine.config.kv_offload = Some(tier);
         engine.notes.extend(note);
     }
-    let predictor = steps.latency.steps();
+    if engine.config.kv_offload.is_some() {
+        steps.latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map_err(raised)?;
+    }
     let mut warnings = steps.notes();
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);

@@ -6,14 +6,16 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::input::Log;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, KvTransfers, LatencyModel, TransferDirection};
-use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepEstimate};
+use ridgepoint_lab::prediction::{Prediction, prediction_arguments};
 use ridgepoint_replay::server_config::ServerConfig;
 use serde::Serialize;
 
 use crate::columns::{Column, flags, positions, tokens};
-use crate::fault::{RidgepointError, caught, detached, raised, to_json};
+use crate::fault::{RidgepointError, caught, detached, from_json, raised, to_json};
 
 /// The base class of Python's `StepModel`. It has the methods that a simulator calls often.
 #[pyclass(module = "ridgepoint._native", subclass, frozen)]
@@ -73,7 +75,7 @@ struct Predicted<'a> {
 #[pymethods]
 impl StepModel {
     #[new]
-    #[pyo3(signature = (model, model_config, precision, hardware, deployment, correction, efficiency, data_dir, kv_transfers, /))]
+    #[pyo3(signature = (model, model_config, precision, hardware, deployment, prediction, data_dir, kv_transfers, /))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -82,12 +84,14 @@ impl StepModel {
         precision: Option<&str>,
         hardware: &str,
         deployment: &str,
-        correction: &str,
-        efficiency: &str,
+        prediction: &str,
         data_dir: Option<PathBuf>,
         kv_transfers: Option<(PathBuf, Option<String>)>,
     ) -> PyResult<Self> {
         let deployment = Deployment::from_json("deployment", deployment).map_err(raised)?;
+        let log = Log::default();
+        let given = prediction_arguments().read("", &from_json("prediction", prediction)?, &log);
+        log.finish("prediction", Some(())).map_err(raised)?;
         detached(py, || {
             if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
                 return Err(RidgepointError::new_err(format!(
@@ -97,8 +101,7 @@ impl StepModel {
             }
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = ridgepoint_replay::find_hardware(data_dir.as_deref(), hardware).map_err(raised)?;
-            let efficiency = efficiency_mode(efficiency)?;
-            let options = Options { efficiency, data_dir, correction: correction.into(), ..Options::default() };
+            let options = Prediction::options(&given, data_dir.as_deref());
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
             // The file's name alone, or the contents of one.
@@ -244,7 +247,10 @@ impl StepModel {
 
     /// Returns the memory equation as JSON.
     fn _kv_capacity(&self, py: Python<'_>) -> PyResult<String> {
-        detached(py, || to_json(&KvCapacity::new(&self.model, &self.hardware, &self.deployment).map_err(raised)?))
+        let engine = self.latency.steps().engine();
+        detached(py, || {
+            to_json(&KvCapacity::for_engine(&self.model, &self.hardware, &self.deployment, engine).map_err(raised)?)
+        })
     }
 
     /// Short name of the model.
@@ -293,14 +299,6 @@ fn found(
             let server = ServerConfig { precision, ..ServerConfig::new(name, name, "") };
             server.find_model(data_dir).map_err(raised)
         }
-    }
-}
-
-fn efficiency_mode(name: &str) -> PyResult<EfficiencyMode> {
-    match name {
-        "tables" => Ok(EfficiencyMode::Tables),
-        "ideal" => Ok(EfficiencyMode::Ideal),
-        other => Err(RidgepointError::new_err(format!("efficiency = '{other}' must be 'tables' or 'ideal'"))),
     }
 }
 

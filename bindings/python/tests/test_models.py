@@ -74,13 +74,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "efficiency": (
         lambda: StepModel("llama-2-7b", "h100", efficiency="measured"),  # type: ignore[arg-type]
         RidgepointError,
-        "efficiency = 'measured' must be 'tables' or 'ideal'",
+        "efficiency = \"measured\" must be tables or ideal",
     ),
     "folder": (lambda: StepModel("llama-2-7b", "h100", data_dir="/no/where"), RidgepointError, "data_dir = /no/where"),
     "precision": (lambda: StepModel("llama-2-7b", "h100", precision="fp7"), RidgepointError, "fp8, int8, int4 or fp4"),
     "no deployment": (lambda: StepModel("llama-2-7b", "h100", 4), TypeError, "4 must be a ridgepoint.Deployment"),  # type: ignore[arg-type]
     "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[arg-type]
-    "too large": (lambda: Deployment(max_num_seqs=2**32), RidgepointError, "max_num_seqs = 4294967296 must be from 0 to"),
+    "too large": (lambda: Deployment(max_num_seqs=2**32), RidgepointError, "max_num_seqs = 4294967296 must be a whole number from 1 to"),
     "negative": (lambda: Deployment(max_model_len=-1), RidgepointError, "max_model_len = -1"),
     "half": (lambda: Deployment(block_size=16.0), TypeError, "block_size = 16.0 must be a whole number"),  # type: ignore[arg-type]
     "truth": (lambda: Deployment(tensor_parallel_size=True), TypeError, "tensor_parallel_size = True"),
@@ -104,6 +104,14 @@ def test_what_cannot_be_says_why(case: str) -> None:
 def test_numbers_of_numpy_are_whole_numbers() -> None:
     deployment = Deployment(tensor_parallel_size=np.int64(2), gpu_memory_utilization=np.float32(0.5))  # type: ignore[arg-type]
     assert (type(deployment.tensor_parallel_size), deployment.gpu_memory_utilization) == (int, 0.5)
+
+
+def test_the_engine_chooses_the_kernels() -> None:
+    one, other = (StepModel("gpt-oss-120b", "h200", engine_version=version) for version in ("0.14", "0.24"))
+    assert one.step_time_us(*BATCH) != other.step_time_us(*BATCH)
+    assert pickle.loads(pickle.dumps(other)).step_time_us(*BATCH) == other.step_time_us(*BATCH)
+    with pytest.raises(RidgepointError, match='engine = "tgi" must be vllm, sglang or trtllm'):
+        StepModel("llama-2-7b", "h100", engine="tgi")  # type: ignore[arg-type]
 
 
 def test_errors_are_value_errors_and_travel_between_processes() -> None:

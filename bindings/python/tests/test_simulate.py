@@ -166,6 +166,25 @@ def test_a_server_file_with_a_tier_is_simulated_with_its_measured_copies(tmp_pat
     assert own.offload == result.offload and server.steps.kv_contention == 0.5
 
 
+def test_a_tier_is_given_by_its_size_or_by_its_blocks(steps: StepModel) -> None:
+    load = Sessions(3, 400, 10, concurrency=4, num_sessions=8)
+    small = Scheduler(600, kv_offloading_size=1.0)
+    assert repr(small) == "Scheduler(num_gpu_blocks_override=600, kv_offloading_size=1.0)"
+    by_size = simulate(StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=4096)), load, small)
+    assert by_size.offload is not None
+    both = Scheduler(600, kv_offloading_size=1.0, kv_offload=KvOffload(200, 2097152))
+    with pytest.raises(RidgepointError, match="keep one"):
+        simulate(StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=4096)), load, both)
+
+
+def test_every_argument_of_the_scheduler_reaches_the_replay(command: Command) -> None:
+    steps = StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=8192))
+    lengths = {"min": 700, "max": 900, "mean": 800, "std_dev": 50}
+    result = simulate(steps, ClosedLoop(60, lengths, 400), Scheduler(2000, watermark=0.3))
+    without = simulate(steps, ClosedLoop(60, lengths, 400), Scheduler(2000))
+    assert 0 < result.counters.preemptions < without.counters.preemptions
+
+
 def test_it_is_what_the_command_says(command: Command, root: Path) -> None:
     files = ("--profile", "examples/profile.yaml", "--config", "examples/server.yaml")
     said = json.loads(command("simulate", *files, "--format", "json"))
@@ -228,7 +247,7 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "policy": (
         lambda s: simulate(s, ClosedLoop(1, 1, 1), Scheduler(scheduling_policy="lifo")),  # type: ignore[arg-type]
         RidgepointError,
-        "scheduler: unknown variant `lifo`",
+        "scheduling_policy = \"lifo\" must be fcfs or priority",
     ),
     "tier": (
         lambda s: simulate(s, ClosedLoop(1, 1, 1), Scheduler(kv_offload=KvOffload(0, 0, contention=2.0))),

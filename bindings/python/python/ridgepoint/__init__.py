@@ -15,10 +15,10 @@ True
 Names that end in ``_us`` hold microseconds, in ``_ms`` milliseconds, in ``_ns`` nanoseconds.
 """
 
+from ._arguments import ClosedLoop, Deployment, OpenLoop, Scheduler, Sessions
 from ._catalogue import HardwareInfo, ModelInfo, hardware, models
-from ._deployment import Deployment
 from ._evaluation import Evaluation, Experiment, MetricRow, MetricSummary, Skipped, evaluate_serving
-from ._loads import ClosedLoop, Load, OpenLoop, Profile, RequestArrays, RequestFile, Sessions
+from ._loads import Load, Profile, RequestArrays, RequestFile
 from ._native import RidgepointError, __version__
 from ._replay import (
     DiskCounters,
@@ -29,7 +29,6 @@ from ._replay import (
     KvOffload,
     LoadSummary,
     OffloadCounters,
-    Scheduler,
     Simulation,
     StageSummary,
     TransferCounters,

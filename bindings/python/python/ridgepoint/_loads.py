@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._arguments import ClosedLoop, OpenLoop, Sessions
 from ._native import RidgepointError
-from ._record import real_number, suggests_keywords, whole_number
+from ._record import suggests_keywords
 
 if TYPE_CHECKING:
     from ._native import Integers
@@ -39,62 +40,6 @@ class RequestFile:
 
 
 @suggests_keywords
-@dataclass(frozen=True)
-class ClosedLoop:
-    """Equal requests, `concurrency` of them in flight. A finished request is replaced immediately."""
-
-    concurrency: int
-    input_len: int
-    """Prompt length, tokens."""
-    output_len: int
-    """Output length, tokens."""
-    num_requests: int | None = None
-    """Number of requests. Defaults to ten times `concurrency`."""
-
-
-@suggests_keywords
-@dataclass(frozen=True)
-class OpenLoop:
-    """Equal requests at random times, `request_rate` per second on average."""
-
-    request_rate: float
-    input_len: int
-    """Prompt length, tokens."""
-    output_len: int
-    """Output length, tokens."""
-    num_requests: int
-    burstiness: float = 1.0
-    """Shape of the gamma distribution of the gaps between requests. 1 is a Poisson process; smaller values are burstier."""
-
-
-@suggests_keywords
-@dataclass(frozen=True)
-class Sessions:
-    """Sessions of several turns. The prompt of a turn is the turn before with its output, then `input_len` new tokens. A turn is sent when the
-    turn before has finished. Give `request_rate` or `concurrency`.
-    """
-
-    turns: int
-    """Turns of each session. Sessions of one turn are requests that share a prefix."""
-    input_len: int
-    """New prompt tokens of each turn."""
-    output_len: int
-    """Output length of each turn, tokens."""
-    num_sessions: int | None = None
-    """Number of sessions. Defaults to ten times `concurrency`; a rate has no default."""
-    request_rate: float | None = None
-    """Sessions that start per second, at random times."""
-    concurrency: int | None = None
-    """Sessions at once. A session that ends is replaced immediately."""
-    prefix_len: int = 0
-    """Tokens at the beginning of every prompt that all sessions share, such as a system prompt."""
-    think_time_s: float = 0.0
-    """Mean time from the end of a turn to the next, s. Times are exponential."""
-    burstiness: float | None = None
-    """Shape of the gamma distribution of the gaps between starts at a rate. Defaults to 1, a Poisson process."""
-
-
-@suggests_keywords
 @dataclass(frozen=True, eq=False)
 class RequestArrays:
     """Requests as columns of equal length, in order of arrival."""
@@ -119,45 +64,12 @@ def described(load: Load) -> Described:
             return _json("profile", path=os.fspath(path))
         case RequestFile(path, format):
             return _json("request_file", path=os.fspath(path), format=format)
-        case ClosedLoop(concurrency, input_len, output_len, num_requests):
-            return _json(
-                "closed_loop",
-                concurrency=whole_number("concurrency", concurrency),
-                input_len=whole_number("input_len", input_len),
-                output_len=whole_number("output_len", output_len),
-                num_requests=None if num_requests is None else whole_number("num_requests", num_requests, most=2**63),
-            )
-        case OpenLoop(request_rate, input_len, output_len, num_requests, burstiness):
-            return _json(
-                "open_loop",
-                request_rate=real_number("request_rate", request_rate),
-                input_len=whole_number("input_len", input_len),
-                output_len=whole_number("output_len", output_len),
-                num_requests=whole_number("num_requests", num_requests, most=2**63),
-                burstiness=real_number("burstiness", burstiness),
-            )
-        case Sessions():
-            return _sessions(load)
+        case ClosedLoop() | OpenLoop() | Sessions():
+            return load._json(), _NOTHING, _NOTHING, _NOTHING
         case RequestArrays(arrival_s, input_len, output_len):
             return _json("request_arrays")[0], _nanoseconds(arrival_s), input_len, output_len
     raise TypeError(
         f"load = {load!r} must be a Profile, RequestFile, ClosedLoop, OpenLoop, Sessions or RequestArrays of ridgepoint"
-    )
-
-
-def _sessions(of: Sessions) -> Described:
-    concurrency = None if of.concurrency is None else whole_number("concurrency", of.concurrency)
-    return _json(
-        "sessions",
-        request_rate=None if of.request_rate is None else real_number("request_rate", of.request_rate),
-        concurrency=concurrency,
-        num_sessions=None if of.num_sessions is None else whole_number("num_sessions", of.num_sessions, most=2**63),
-        turns=whole_number("turns", of.turns),
-        prefix_len=whole_number("prefix_len", of.prefix_len),
-        input_len=whole_number("input_len", of.input_len),
-        output_len=whole_number("output_len", of.output_len),
-        think_time_s=real_number("think_time_s", of.think_time_s),
-        burstiness=None if of.burstiness is None else real_number("burstiness", of.burstiness),
     )
 
 

@@ -24,8 +24,7 @@ class StepModel:
         precision: str | None,
         hardware: str,
         deployment: str,
-        correction: str,
-        efficiency: str,
+        prediction: str,
         data_dir: str | os.PathLike[str] | None,
         kv_transfers: tuple[str, str | None] | None,
         /,
@@ -64,12 +63,14 @@ def simulate(
     steps: StepModel,
     load: str,
     scheduler: str,
+    kv_offload: str | None,
     seed: int,
     arrival_ns: Integers,
     input_len: Integers,
     output_len: Integers,
     /,
 ) -> tuple[str, dict[str, npt.NDArray[Any]]]: ...
+def check_arguments(section: str, values: str, /) -> None: ...
 def read_server(path: str | os.PathLike[str], /) -> str: ...
 def evaluate_serving(
     paths: Sequence[str], correction: str, seed: int, data_dir: str | os.PathLike[str] | None, /

@@ -3,15 +3,18 @@
 import dataclasses
 import difflib
 import functools
+import json
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from . import _native
 from ._native import RidgepointError
 
 T = TypeVar("T")
 
 MOST_UINT32 = 2**32 - 1
+MOST_UINT64 = 2**64 - 1
 
 
 def record(kind: type[T], values: Mapping[str, Any], **made: Any) -> T:
@@ -79,3 +82,48 @@ def switch(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise TypeError(f"{name} = {value!r} must be True or False")
+
+
+class Arguments:
+    """The base of classes of arguments. Values are of the types that the fields name, and in the ranges that the command takes."""
+
+    _section: str
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value is not None:
+                object.__setattr__(self, field.name, _of_kind(field.name, str(field.type), value))
+        _native.check_arguments(self._section, self._json())
+
+    def __repr__(self) -> str:
+        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        given = ", ".join(f"{name}={value!r}" for name, value in values if value is not None)
+        return f"{type(self).__name__}({given})"
+
+    def _given(self) -> dict[str, Any]:
+        """The values that were given, but for nested objects of this package."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if value is not None and not dataclasses.is_dataclass(value)}
+
+    def _json(self) -> str:
+        return json.dumps(self._given())
+
+
+def _of_kind(name: str, kind: str, value: Any) -> Any:
+    """Returns a value as its field's type. numpy's numbers are allowed."""
+    if isinstance(value, str) and ("str" in kind or "Literal" in kind):
+        return value
+    if isinstance(value, Mapping) and "dict" in kind:
+        return dict(value)
+    if kind.startswith("tuple"):
+        return tuple(_of_kind(name, "int", one) for one in value)
+    if kind.startswith("int"):
+        return whole_number(name, value, most=MOST_UINT64)
+    if kind.startswith("float"):
+        return real_number(name, value)
+    if kind.startswith("bool"):
+        return switch(name, value)
+    if kind.startswith("KvOffload"):
+        return value
+    raise TypeError(f"{name} = {value!r} must be a {'dict' if 'dict' in kind else 'text'}")

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arguments import Scheduler
 from ._loads import Load, described
-from ._record import record, suggests_keywords, whole_number
+from ._record import MOST_UINT64, record, suggests_keywords, whole_number
 from ._steps import KvCapacity, StepModel
 
 _OUTCOMES = np.array(["finished", "rejected", "unfinished"])
@@ -42,23 +43,6 @@ class KvOffload:
     ``kv_transfers``, or else 1."""
     disk: KvDisk | None = None
     """The disk behind the host. Defaults to none."""
-
-
-@suggests_keywords
-@dataclass(frozen=True)
-class Scheduler:
-    """vLLM's engine arguments for the scheduler and the KV cache. None is vLLM's default."""
-
-    num_gpu_blocks_override: int | None = None
-    """Number of KV blocks. Defaults to the memory equation's."""
-    enable_prefix_caching: bool | None = None
-    enable_chunked_prefill: bool | None = None
-    async_scheduling: bool | None = None
-    long_prefill_token_threshold: int | None = None
-    scheduler_reserve_full_isl: bool | None = None
-    scheduling_policy: Literal["fcfs", "priority"] | None = None
-    kv_offload: KvOffload | None = None
-    """KV blocks in host memory. Defaults to none."""
 
 
 @dataclass(frozen=True)
@@ -250,9 +234,10 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
     if not isinstance(steps, StepModel):
         raise TypeError(f"steps = {steps!r} must be a ridgepoint.StepModel")
     text, arrival_ns, input_len, output_len = described(load)
-    options = json.dumps(asdict(scheduler or Scheduler()))
-    seed = whole_number("seed", seed, most=2**64 - 1)
-    report, requests = _native.simulate(steps, text, options, seed, arrival_ns, input_len, output_len)
+    scheduler = scheduler or Scheduler()
+    tier = None if scheduler.kv_offload is None else json.dumps(asdict(scheduler.kv_offload))
+    seed = whole_number("seed", seed, most=MOST_UINT64)
+    report, requests = _native.simulate(steps, text, scheduler._json(), tier, seed, arrival_ns, input_len, output_len)
     values = json.loads(report)
     requests["outcome"] = _OUTCOMES[requests["outcome"]]
     return record(

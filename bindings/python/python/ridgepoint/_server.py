@@ -3,13 +3,12 @@
 import json
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from . import _native
-from ._deployment import Deployment
+from ._arguments import Deployment, Efficiency, Engine, Scheduler
 from ._record import record
-from ._replay import KvDisk, KvOffload, Scheduler
-from ._steps import Efficiency, StepModel
+from ._replay import KvDisk, KvOffload
+from ._steps import StepModel
 
 
 @dataclass(frozen=True)
@@ -29,13 +28,15 @@ def read_server(
     *,
     correction: str | os.PathLike[str] = "auto",
     efficiency: Efficiency = "tables",
+    engine: Engine = "vllm",
+    engine_version: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Reads a flat YAML or JSON file with ``model``, ``hardware`` and vLLM's engine arguments.
 
     Args:
         path: the file.
-        correction, efficiency, data_dir: as for `StepModel`.
+        correction, efficiency, engine, engine_version, data_dir: as for `StepModel`.
 
     Raises:
         RidgepointError: a key is unknown or a value out of range. The message lists all problems of the file.
@@ -47,17 +48,14 @@ def read_server(
         record(Deployment, values["deployment"]),
         correction=correction,
         efficiency=efficiency,
+        engine=engine,
+        engine_version=engine_version,
         data_dir=data_dir,
         precision=values["precision"],
         kv_transfers=values["kv_transfers"],
     )
-    return Server(steps, _scheduler(values["scheduler"]), values["notes"])
-
-
-def _scheduler(values: dict[str, Any]) -> Scheduler:
     tier = values["kv_offload"]
-    if tier is None:
-        return record(Scheduler, values)
-    disk = tier.get("disk")
-    disk = None if disk is None else record(KvDisk, disk)
-    return record(Scheduler, values, kv_offload=record(KvOffload, tier, disk=disk))
+    if tier is not None:
+        disk = tier.get("disk")
+        tier = record(KvOffload, tier, disk=None if disk is None else record(KvDisk, disk))
+    return Server(steps, record(Scheduler, values["scheduler"], kv_offload=tier), values["notes"])

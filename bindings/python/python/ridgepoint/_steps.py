@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._deployment import Deployment
+from ._arguments import Deployment, Efficiency, Engine
 from ._record import columns, real_number, record, whole_number
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ._native import Flags, Integers, TransferDirection
 
-Efficiency = Literal["tables", "ideal"]
 Path_ = str | os.PathLike[str]
 
 
@@ -125,6 +124,8 @@ class StepModel(_native.StepModel):
         deployment: vLLM's engine arguments. Defaults to vLLM's defaults.
         correction: "none", "global", "auto" (the model's own, else the global one) or the path of a file that ``ridgepoint fit`` wrote.
         efficiency: "tables" (measured kernels) or "ideal" (the textbook roofline).
+        engine: engine whose kernels are predicted: "vllm", "sglang" or "trtllm".
+        engine_version: its version, as "0.24". The nearest measured version is the fallback of one without measurements.
         data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` take precedence over the built-in ones.
         precision: "bf16", "fp8", "int8", "int4" or "fp4", if the engine stores weights in another format than the checkpoint.
         kv_transfers: measured times of KV transfers, a file that ``ridgepoint ingest --output-transfers`` wrote or its contents as a dict.
@@ -146,6 +147,8 @@ class StepModel(_native.StepModel):
         *,
         correction: Path_ = "auto",
         efficiency: Efficiency = "tables",
+        engine: Engine = "vllm",
+        engine_version: str | None = None,
         data_dir: Path_ | None = None,
         precision: str | None = None,
         kv_transfers: Path_ | Mapping[str, Any] | None = None,
@@ -168,8 +171,14 @@ class StepModel(_native.StepModel):
         elif kv_transfers is not None:
             kv_transfers = os.path.abspath(kv_transfers)
             measured = (kv_transfers, None)
+        prediction: dict[str, str | None] = {
+            "correction": correction,
+            "efficiency": efficiency,
+            "engine": engine,
+            "engine_version": engine_version,
+        }
         self = super().__new__(
-            cls, name, config, precision, hardware, deployment._json(), correction, efficiency, data_dir, measured
+            cls, name, config, precision, hardware, deployment._json(), json.dumps(prediction), data_dir, measured
         )
         self.deployment = deployment
         # Absolute paths, because a copy may be unpickled in another folder.
@@ -177,8 +186,7 @@ class StepModel(_native.StepModel):
             model if config is not None else _whole_model(name),
             _whole(hardware),
             deployment,
-            _whole(correction),
-            efficiency,
+            prediction | {"correction": _whole(correction)},
             None if data_dir is None else os.path.abspath(data_dir),
             precision,
             kv_transfers,
@@ -247,8 +255,7 @@ def _made(
     model: str | dict[str, Any],
     hardware: str,
     deployment: Deployment,
-    correction: str,
-    efficiency: Efficiency,
+    prediction: dict[str, Any],
     data_dir: str | None,
     precision: str | None,
     kv_transfers: str | dict[str, Any] | None,
@@ -257,8 +264,7 @@ def _made(
         model,
         hardware,
         deployment,
-        correction=correction,
-        efficiency=efficiency,
+        **prediction,
         data_dir=data_dir,
         precision=precision,
         kv_transfers=kv_transfers,
