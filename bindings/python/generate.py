@@ -20,6 +20,7 @@ HEAD = '''"""Engine arguments and loads. Made by generate.py from the list of ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,7 +73,7 @@ CLASSES = [
     ),
 ]
 # Values that a function of the schema reads, by name; others of them are texts.
-OWN = {"input_len": "int | dict[str, float]", "output_len": "int | dict[str, float]"}
+OWN = {"input_len": "int | Mapping[str, float]", "output_len": "int | Mapping[str, float]"}
 SIMPLE = {"boolean": "bool", "integer": "int", "number": "float", "string": "str", "array": "tuple[int, ...]"}
 KV_OFFLOAD = ["    kv_offload: KvOffload | None = None", '    """KV blocks in host memory, counted in blocks. Defaults to none."""']
 
@@ -89,7 +90,7 @@ def annotation(argument):
         return SIMPLE[kinds]
     if "anyOf" in schema:
         return 'int | Literal["auto"]'
-    return "dict[str, Any]" if "object" in kinds else "str"
+    return "Mapping[str, Any]" if "object" in kinds else "str"
 
 
 def text(argument):

@@ -177,7 +177,7 @@ def test_a_tier_is_given_by_its_size_or_by_its_blocks(steps: StepModel) -> None:
         simulate(StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=4096)), load, both)
 
 
-def test_every_argument_of_the_scheduler_reaches_the_replay(command: Command) -> None:
+def test_every_argument_of_the_scheduler_reaches_the_replay() -> None:
     steps = StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=8192))
     lengths = {"min": 700, "max": 900, "mean": 800, "std_dev": 50}
     result = simulate(steps, ClosedLoop(60, lengths, 400), Scheduler(2000, watermark=0.3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,7 +67,7 @@ class Deployment(Arguments):
     """Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel."""
     generation_config: Literal["auto", "vllm"] | None = None
     """Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones. Defaults to auto."""
-    override_generation_config: dict[str, Any] | None = None
+    override_generation_config: Mapping[str, Any] | None = None
     """Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of a
     load set themselves here, too, as in '{"temperature": 0}'; lists of requests may have columns for them.
     """
@@ -99,7 +100,7 @@ class Scheduler(Arguments):
     """Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back."""
     kv_offloading_backend: Literal["native"] | None = None
     """Backend of kv_offloading_size; native is modelled."""
-    kv_transfer_config: dict[str, Any] | None = None
+    kv_transfer_config: Mapping[str, Any] | None = None
     """vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks,
     offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec.
     """
@@ -116,9 +117,9 @@ class ClosedLoop(Arguments):
 
     concurrency: int
     """Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once."""
-    input_len: int | dict[str, float]
+    input_len: int | Mapping[str, float]
     """Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before."""
-    output_len: int | dict[str, float]
+    output_len: int | Mapping[str, float]
     """Output tokens of each request; with turns, of each turn."""
     num_requests: int | None = None
     """Number of requests; with turns give num_sessions. Defaults to 10 for each in flight, with concurrency."""
@@ -137,9 +138,9 @@ class OpenLoop(Arguments):
 
     request_rate: float
     """Open loop: send R requests per second on average, at random times. With turns, start R sessions per second."""
-    input_len: int | dict[str, float]
+    input_len: int | Mapping[str, float]
     """Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before."""
-    output_len: int | dict[str, float]
+    output_len: int | Mapping[str, float]
     """Output tokens of each request; with turns, of each turn."""
     num_requests: int
     """Number of requests; with turns give num_sessions. Defaults to 10 for each in flight, with concurrency."""
@@ -167,9 +168,9 @@ class Sessions(Arguments):
     """Send sessions of N turns instead of single requests. The prompt of a turn is the turn before with its output, then input_len new
     tokens. It is sent when the turn before has finished.
     """
-    input_len: int | dict[str, float]
+    input_len: int | Mapping[str, float]
     """Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before."""
-    output_len: int | dict[str, float]
+    output_len: int | Mapping[str, float]
     """Output tokens of each request; with turns, of each turn."""
     num_sessions: int | None = None
     """Number of sessions, each of turns requests. Defaults to 10 for each at once, with concurrency."""

@@ -114,7 +114,7 @@ def _of_kind(name: str, kind: str, value: Any) -> Any:
     """Returns a value as its field's type. numpy's numbers are allowed."""
     if isinstance(value, str) and ("str" in kind or "Literal" in kind):
         return value
-    if isinstance(value, Mapping) and "dict" in kind:
+    if isinstance(value, Mapping) and "Mapping" in kind:
         return dict(value)
     if kind.startswith("tuple"):
         return tuple(_of_kind(name, "int", one) for one in value)
@@ -126,4 +126,4 @@ def _of_kind(name: str, kind: str, value: Any) -> Any:
         return switch(name, value)
     if kind.startswith("KvOffload"):
         return value
-    raise TypeError(f"{name} = {value!r} must be a {'dict' if 'dict' in kind else 'text'}")
+    raise TypeError(f"{name} = {value!r} must be a {"dict" if "Mapping" in kind else "text"}")
