@@ -126,4 +126,5 @@ def _of_kind(name: str, kind: str, value: Any) -> Any:
         return switch(name, value)
     if kind.startswith("KvOffload"):
         return value
-    raise TypeError(f"{name} = {value!r} must be a {"dict" if "Mapping" in kind else "text"}")
+    wanted = "mapping" if "Mapping" in kind else "text"
+    raise TypeError(f"{name} = {value!r} must be a {wanted}")
