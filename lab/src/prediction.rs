@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Engines, Given, Kind, Rows, Section};
+use ridgepoint::arguments::{ArgumentRows, Engines, Given, Kind, Section};
 use ridgepoint::{EfficiencyMode, Engine, Options};
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ fn version(value: &Value) -> Option<Value> {
 }
 
 /// All arguments of a prediction.
-pub fn prediction_arguments() -> Rows {
-    Rows::new(&[PREDICTION_ARGUMENTS], Engines::ALL)
+pub fn prediction_arguments() -> ArgumentRows {
+    ArgumentRows::new(&[PREDICTION_ARGUMENTS], Engines::ALL)
 }
 
 impl Prediction {

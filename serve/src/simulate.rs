@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
-use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
 use ridgepoint::input::{Keys, Log};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Error, Hardware, Model};
@@ -55,7 +55,7 @@ static REPLAY_ARGUMENTS: &[Argument] = &[
 ];
 
 /// The arguments of the route beyond those of the server. No file is read here, so that a list of requests has one format.
-pub fn arguments() -> Rows {
+pub fn arguments() -> ArgumentRows {
     load_arguments().without_rows(&["requests_format"]).with(REPLAY_ARGUMENTS)
 }
 

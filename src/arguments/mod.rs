@@ -6,7 +6,7 @@ mod kind;
 mod read;
 
 pub use kind::Kind;
-pub use read::{Given, Rows};
+pub use read::{ArgumentRows, Given};
 
 /// Serving engines that an argument belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

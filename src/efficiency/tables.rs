@@ -20,10 +20,10 @@ use super::series_key::{OfSeries, SeriesKey};
 use super::table::Table;
 
 /// The tables that were read, by GPU, folder and operator; `None` for a file that is not there.
-type Cache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<Table>>>>;
+type TableCache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<Table>>>>;
 
 /// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
-static BUILT_IN: Cache = Mutex::new(BTreeMap::new());
+static BUILT_IN: TableCache = Mutex::new(BTreeMap::new());
 
 /// The kernels whose tables a folder of one GPU holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ pub struct Tables {
     data_dir: Option<PathBuf>,
     gpus: Vec<String>,
     /// Tables of the data directory.
-    read: Cache,
+    read: TableCache,
 }
 
 /// A series found in some GPU's table.
@@ -109,7 +109,7 @@ impl Tables {
         let others = fallback_gpus(hardware).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
-        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: Cache::default() }
+        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: TableCache::default() }
     }
 
     /// The tables of `gpu` alone, as they would stand in for those of `hardware`.
@@ -316,7 +316,7 @@ pub fn if_any<T>(found: Result<T>) -> Result<Option<T>> {
 
 /// The table of `gpu` in a folder, which `read` reads on first use.
 fn cached(
-    cache: &Cache,
+    cache: &TableCache,
     family: &KernelFamily,
     gpu: &str,
     folder: Folder,

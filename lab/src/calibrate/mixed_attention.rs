@@ -13,7 +13,7 @@ use super::attention_call::{UNEVEN_WINDOW, heads_of};
 use super::families::attention::attention_key;
 use super::families::label;
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, TOO_LONG, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, RowPrediction, RowsLeftOut, TOO_LONG, leave_out};
 use super::source::RowSource;
 use crate::measurements::{MixedCall, Timed};
 
@@ -81,7 +81,7 @@ pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> 
         let prefill =
             PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
         let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
-        predictions.extend(predicted_us.map(|us| Prediction::new(&name, label(&series), *time_us, us)));
+        predictions.extend(predicted_us.map(|us| RowPrediction::new(&name, label(&series), *time_us, us)));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

@@ -6,7 +6,7 @@ use super::families::label;
 use super::latent_block::{self, LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, RowPrediction, RowsLeftOut, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
 use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
@@ -198,9 +198,9 @@ impl OffTable {
         let Some(first) = self.small_kernels.first() else { return Ok(OperatorReport::default()) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
         let prediction = |call: &SmallCall| {
-            Prediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
+            RowPrediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
-        let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
+        let predictions: Vec<RowPrediction> = self.small_kernels.iter().map(prediction).collect();
         Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, RowsLeftOut::new()))
     }
 }
@@ -227,7 +227,7 @@ fn check_attention(
         let chip = Chip::new(hardware, found.series.key.compute_dtype())?;
         let kv_heads = heads.num_kv_heads as f64;
         let predicted_us = time_us(&found, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
-        predictions.push(Prediction::new(&key.to_string(), label(&found.series.key), *measured_us, predicted_us));
+        predictions.push(RowPrediction::new(&key.to_string(), label(&found.series.key), *measured_us, predicted_us));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

@@ -3,7 +3,7 @@
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
 use serde_json::Value;
@@ -131,8 +131,8 @@ fn precision(value: &Value) -> Option<Value> {
 }
 
 /// All arguments of a server, of vLLM.
-pub fn server_arguments() -> Rows {
+pub fn server_arguments() -> ArgumentRows {
     let lists =
         [SERVER_ARGUMENTS, NOT_MODELLED, WITHOUT_INFLUENCE, DEPLOYMENT_ARGUMENTS, SCHEDULER_ARGUMENTS, CACHE_ARGUMENTS];
-    Rows::new(&lists, Engines::VLLM)
+    ArgumentRows::new(&lists, Engines::VLLM)
 }
