@@ -10,7 +10,7 @@ use super::observe::{Event, Events, Observer};
 const SAMPLED: u64 = 64;
 
 /// Known error of the tail of TTFT, for those who plan by it.
-pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short (docs/accuracy.md)";
+pub const TTFT_TAIL_REMARK: &str = "on public runs, predicted TTFT p99 was about 20 % too low (docs/accuracy.md)";
 
 /// Share of extrapolated steps above which a remark is made.
 const TOLD_SHARE: f64 = 0.1;

@@ -122,7 +122,7 @@ async fn document(
     made.unwrap_or_else(|error| Err(Problem::defect(&error.to_string())))
 }
 
-/// One model or GPU; a name that is unknown is a path that nothing is at.
+/// Returns one model or GPU, or 404 for an unknown name.
 async fn one<T: Serialize + 'static>(
     app: &App,
     limits: RequestLimits,

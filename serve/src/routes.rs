@@ -42,7 +42,7 @@ const fn open(name: &'static str, of: fn() -> MethodRouter<Arc<App>>) -> Route {
     Route { name, needs_token: false, of }
 }
 
-/// Paths of the API that nothing is at.
+/// Returns 404 for unknown paths of the API.
 const UNKNOWN: &str = "/v1/{*unknown}";
 
 static ROUTES: [Route; 17] = [

@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default choices but for the correction: times are those of the operators.
+    /// Default options without a correction.
     pub fn uncorrected() -> Self {
         Options { correction: CorrectionChoice::None, ..Options::default() }
     }

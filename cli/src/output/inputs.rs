@@ -109,7 +109,7 @@ impl Inputs {
     pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
         let table = self.tables.get(place).filter(|_| !writes_tables);
         let input = self.files.get(place).or(table)?;
-        // An input that an editor has renewed since has left its inode to others.
+        // An editor may have replaced the input, so its old inode can belong to another file.
         (Place::of_file(input).as_ref() == Some(place)).then_some(input)
     }
 }

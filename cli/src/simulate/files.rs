@@ -57,8 +57,8 @@ impl OutputArgs {
     pub fn untold(&self, records: &[RequestRecord]) -> Option<String> {
         let has_hits = records.iter().any(|record| record.num_cached_tokens > 0);
         (self.output_otlp.is_some() && has_hits).then(|| {
-            "--output-otlp: spans carry no prompts, so that blocks which requests share count once for each of them when this trace is \
-             judged; --output-tokens tells who shares them"
+            "--output-otlp: OTLP spans omit prompts, so shared KV blocks are counted once per request when this trace is judged; \
+             --output-tokens keeps which requests share them"
                 .to_owned()
         })
     }

@@ -128,7 +128,7 @@ fn spans_say_that_they_do_not_tell_who_shares_a_prefix() {
     let warned = |requests: String| {
         let list = folder.write("requests.csv", requests);
         let args = ["simulate", "--requests", &list, "--output-otlp", &trace, "--force", "--format", "json"];
-        run(&with_server(&args)).json()["warnings"].to_string().contains("--output-otlp: spans carry no prompts")
+        run(&with_server(&args)).json()["warnings"].to_string().contains("--output-otlp: OTLP spans omit prompts")
     };
     assert!(warned(requests()));
     assert!(!warned("arrival_ms,input_len,output_len\n0,200,20\n5,200,20\n".to_owned()));

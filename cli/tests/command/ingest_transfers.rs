@@ -137,7 +137,11 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
     let rates = folder.path("rates.json");
     ingest(&folder, &["kv_events.jsonl"], &["--output-transfers", &rates]).fails(
         1,
-        &["--output-transfers", "the bytes of a block gpu_to_cpu are not known", "no file tells both directions"],
+        &[
+            "--output-transfers",
+            "the bytes of a block gpu_to_cpu are not known",
+            "no file determines the rates of both directions",
+        ],
     );
     assert_eq!(folder.names(), ["kv_events.jsonl"]);
     let given = ["--format", "json", "--kv-block-bytes", "1000000"];

@@ -65,7 +65,7 @@ pub(super) fn fit_rows(rows: &[(MeasuredTime, RateSum)], prior: &Rates) -> Resul
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return Err(Error::invalid("the logs", vec!["tell no time that a rate is part of".to_owned()]));
+        return Err(Error::invalid("the logs", vec!["no start-up time that can be fitted".to_owned()]));
     }
     let parameter = |name: &RateName| {
         let rate = prior.of(*name);

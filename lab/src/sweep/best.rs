@@ -22,8 +22,8 @@ pub struct Best {
 
 /// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
 /// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
-/// with its rate is no candidate, and a model without candidates has no best. A rate over a load that is too short to tell gives way to
-/// any other.
+/// with its rate is no candidate, and a model without candidates has no best. A rate measured on too short a load ranks below
+/// every other.
 pub(super) fn best(rows: &[Row]) -> Vec<Best> {
     let mut best: Vec<Best> = Vec::new();
     for row in rows.iter().filter(|row| is_candidate(row)) {

@@ -220,7 +220,7 @@ impl Engine<'_> {
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else {
-            let problem = "arrival_ns = none the workload announced a request and has none";
+            let problem = "the workload announced a request but returned none";
             return Err(Error::invalid_requests(&[(index, problem.to_owned())]));
         };
         let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);

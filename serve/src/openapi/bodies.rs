@@ -1,6 +1,6 @@
 //! The schemas of request bodies. Arguments are described by their rows, which readers follow too; the batch of a step and the sections of
 //! a grid by schema-only types, which are never constructed.
-#![allow(dead_code, reason = "these types are described and never made")]
+#![allow(dead_code, reason = "schema-only types are never constructed")]
 
 use ridgepoint::arguments::{ArgumentRows, Standing};
 use ridgepoint_lab::prediction::prediction_arguments;

@@ -21,7 +21,7 @@ pub struct TransferFaults {
     pub end_before_begin: u64,
     /// Completed in an earlier step than they began in.
     pub steps_backwards: u64,
-    /// Begun and completed at the same time: the file tells less than a step.
+    /// Start and end fall in the same step: too short for the file's resolution.
     pub within_a_step: u64,
     /// Without a time stamp.
     pub without_time: u64,

@@ -271,11 +271,11 @@ fn of_copies(file: &str, is_log: bool, direction: Direction, sums: &[CopySums]) 
     }))
 }
 
-/// Takes the rates of the file that tells both directions by the most transfers; events count more than sums of copies. The second value is a
+/// Takes the rates of the file that determines both directions from the most transfers; events count more than sums of copies. The second value is a
 /// remark where the contention is assumed.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` where no file tells both directions in bytes.
+/// `ErrorKind::Invalid` if no file determines the rates of both directions in bytes.
 pub fn known_rates(
     transfers: &[TransferReport],
     contention: &[ContentionReport],
@@ -291,7 +291,7 @@ pub fn known_rates(
         Some((of.source == "kv_events", stores + loads, &of.file, gpu_to_cpu, cpu_to_gpu))
     });
     let Some((_, _, file, gpu_to_cpu, cpu_to_gpu)) = both.max_by_key(|of| (of.0, of.1)) else {
-        let told = |direction: Direction| {
+        let reason = |direction: Direction| {
             let of = || transfers.iter().filter(move |of| of.direction == direction);
             let name = direction.name();
             match () {
@@ -304,9 +304,9 @@ pub fn known_rates(
             }
         };
         let problem = format!(
-            "no file tells both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
-            told(Direction::GpuToCpu),
-            told(Direction::CpuToGpu)
+            "no file determines the rates of both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
+            reason(Direction::GpuToCpu),
+            reason(Direction::CpuToGpu)
         );
         return Err(Error::invalid("rates of transfers", vec![problem]));
     };

@@ -39,9 +39,9 @@ struct Job {
     is_read: bool,
     slot: u32,
     record: u32,
-    /// The numbers of the host's blocks that it keeps: those to be read, or those to be written.
+    /// Numbers of the host blocks that it pins: those to be read, or those to be written.
     blocks: Vec<u32>,
-    /// The hashes of those that are copied: the disk may have some of a write.
+    /// Hashes of the blocks to copy. Blocks already on the disk are not written again.
     copied: Vec<BlockHash>,
 }
 
