@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use ridgepoint::arguments::{Argument, Kind, Section, Standing};
+use ridgepoint::arguments::{Argument, ArgumentSupport, Kind, Section};
 use serde_json::{Map, Value};
 
 /// Arguments of which a load has one.
@@ -71,7 +71,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
         .long(flag(row.name))
         .help(format!("{}{default}", row.help))
         .help_heading(heading(row.section))
-        .hide(row.standing != Standing::Modelled)
+        .hide(row.support != ArgumentSupport::Modelled)
         .visible_aliases(row.aliases.iter().map(|name| flag(name)))
         .conflicts_with_all(row.excludes.iter().map(|(other, _)| *other));
     if row.name.contains('_') {

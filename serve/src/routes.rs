@@ -129,7 +129,7 @@ async fn with_reason(State(app): State<Arc<App>>, response: Response) -> Respons
 async fn if_allowed(State(app): State<Arc<App>>, request: Request<Body>, next: Next) -> Response {
     let route = matched(&request);
     let is_api = route.is_some_and(|route| route.name.starts_with("/v1/") && route.name != UNKNOWN);
-    if !app.hosts.is_asked(&request) {
+    if !app.hosts.is_allowed(&request) {
         let message =
             "the request asks another host: --allowed-host gives this server more names than localhost and its address";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", message).into_response();

@@ -16,7 +16,7 @@ use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint_replay::workload::{
-    GeneratedLoad, KeptContents, Load, OpenedLoad, Stoppable, check_block_memory, check_memory, load_arguments,
+    GeneratedLoad, Load, OpenedLoad, RecordedContents, Stoppable, check_block_memory, check_memory, load_arguments,
 };
 use ridgepoint_replay::{KvWatch, Observer};
 use schemars::JsonSchema;
@@ -160,7 +160,7 @@ fn replayed(
     observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
-    let mut sent = KeptContents::of(&mut stoppable, wanted.kv_metrics);
+    let mut sent = RecordedContents::of(&mut stoppable, wanted.kv_metrics);
     let replayed = unless_stopped(stop, server.replay(&mut sent, &mut observers))?;
     let fewer_tiers = server.fewer_tiers(|tier| {
         let mut load = wanted.open(of.deployment.data_parallel_size, &fits)?;

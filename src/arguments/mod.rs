@@ -36,7 +36,7 @@ impl Engines {
 
 /// What an argument changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ArgumentSupport {
     /// It is modelled.
     Modelled,
     /// It has no influence on times, and is accepted whatever its value is.
@@ -98,7 +98,7 @@ pub struct Argument {
     /// Arguments with which it cannot be given, with the reason.
     pub excludes: &'static [(&'static str, &'static str)],
     /// Whether it is modelled.
-    pub standing: Standing,
+    pub support: ArgumentSupport,
     /// Values of one that is not modelled which switch nothing on, beside false, zero, and an empty text, list or object.
     pub off: &'static [&'static str],
     /// Engines that have it.
@@ -127,7 +127,7 @@ impl Argument {
             value_name: kind.value_name(),
             needs: &[],
             excludes: &[],
-            standing: Standing::Modelled,
+            support: ArgumentSupport::Modelled,
             off: &[],
             engines: Engines::VLLM,
             sets: name,
@@ -140,12 +140,15 @@ impl Argument {
     /// Returns a row of an argument of vLLM without influence on times.
     pub const fn without_influence(name: &'static str) -> Self {
         let row = Argument::new(name, Section::Server, "has no influence on times", Kind::Any);
-        Argument { standing: Standing::WithoutInfluence, ..row }
+        Argument { support: ArgumentSupport::WithoutInfluence, ..row }
     }
 
     /// Returns a row of an argument of vLLM whose influence is not modelled. `reason` continues the name.
     pub const fn not_modelled(name: &'static str, reason: &'static str) -> Self {
-        Argument { standing: Standing::NotModelled(reason), ..Argument::new(name, Section::Server, reason, Kind::Any) }
+        Argument {
+            support: ArgumentSupport::NotModelled(reason),
+            ..Argument::new(name, Section::Server, reason, Kind::Any)
+        }
     }
 
     /// Sets the other names.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Argument, Engines, Kind, Standing};
+use super::{Argument, ArgumentSupport, Engines, Kind};
 use crate::error::cut;
 use crate::input::{Keys, Log, MAX_PROBLEMS, contradiction, did_you_mean, object_or_text, shown};
 
@@ -91,7 +91,7 @@ impl ArgumentRows {
 
     /// Returns the names of the rows that are modelled.
     pub fn modelled_names(&self) -> Vec<&'static str> {
-        self.rows.iter().filter(|row| row.standing == Standing::Modelled).map(|row| row.name).collect()
+        self.rows.iter().filter(|row| row.support == ArgumentSupport::Modelled).map(|row| row.name).collect()
     }
 
     /// Returns the rows in order.
@@ -216,15 +216,15 @@ impl ArgumentRows {
         for (at, entry) in found {
             let Some(row) = self.rows.get(*at) else { continue };
             let name = keys.path_of(&entry.name);
-            match row.standing {
-                Standing::WithoutInfluence => continue,
-                Standing::NotModelled(reason) => {
+            match row.support {
+                ArgumentSupport::WithoutInfluence => continue,
+                ArgumentSupport::NotModelled(reason) => {
                     if is_set(&entry.value) && !row.off.iter().any(|off| is_text(&entry.value, off)) {
                         log.problem_of(name, format_args!("= {} {reason}", shown(&entry.value)));
                     }
                     continue;
                 }
-                Standing::Modelled => {}
+                ArgumentSupport::Modelled => {}
             }
             let Some(value) = entry.read(row.kind) else {
                 log.problem_of(name, format_args!("= {} must be {}", shown(&entry.value), row.expected()));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::host::{HostTimes, Queues};
-use super::range::{Beyond, FittedRange};
+use super::range::{FittedRange, OutsideFit};
 use super::term::{NUM_TERMS, Term};
 use crate::physics::BatchSums;
 
@@ -136,7 +136,7 @@ impl Correction {
     }
 
     /// The size of a step that is furthest beyond the fitted steps; `None` within them.
-    pub fn beyond(&self, step: &BatchSums) -> Option<Beyond> {
+    pub fn beyond(&self, step: &BatchSums) -> Option<OutsideFit> {
         self.range.and_then(|range| range.beyond(step))
     }
 

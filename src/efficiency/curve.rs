@@ -292,7 +292,7 @@ impl StateCurve {
     }
 
     /// The same, whose calls are looked up with other `heads` of as much work.
-    pub fn standing_in_for(self, heads: StateHeads) -> Self {
+    pub fn looked_up_with(self, heads: StateHeads) -> Self {
         StateCurve { heads: Some(heads), ..self }
     }
 
@@ -387,6 +387,6 @@ pub fn nearest_split(key: &MoeKey, shape: &MoeShape) -> f64 {
 }
 
 /// Weight of a series at that distance in the average that replaces an unmeasured one.
-pub fn stand_in_weight(distance: f64) -> f64 {
+pub fn fallback_weight(distance: f64) -> f64 {
     1.0 / (0.1 + distance).powi(2)
 }

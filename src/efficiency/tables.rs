@@ -73,7 +73,7 @@ pub struct Tables {
 }
 
 /// A series found in some GPU's table.
-pub struct Found<K> {
+pub struct SeriesMatch<K> {
     /// Kernel that it was measured for.
     pub key: K,
     /// The series, read once and shared.
@@ -90,7 +90,7 @@ pub struct Found<K> {
     pub distance: f64,
 }
 
-impl<K> Found<K> {
+impl<K> SeriesMatch<K> {
     /// Provenance of the series' times at its knots; `is_exact` if it was measured for this kernel and no similar one.
     pub fn at_best(&self, is_exact: bool) -> Provenance {
         match (self.is_fallback, is_exact) {
@@ -163,7 +163,12 @@ impl Tables {
     ///
     /// # Errors
     /// As [`Tables::nearest`].
-    pub fn of_key<K: OfSeries>(&self, family: &'static KernelFamily, key: &K, around: &[f64]) -> Result<Found<K>> {
+    pub fn of_key<K: OfSeries>(
+        &self,
+        family: &'static KernelFamily,
+        key: &K,
+        around: &[f64],
+    ) -> Result<SeriesMatch<K>> {
         let is_key = |candidate: &K| if candidate == key { 0.0 } else { f64::INFINITY };
         Ok(self.nearest(family, is_key, 1, around)?.remove(0))
     }
@@ -180,7 +185,7 @@ impl Tables {
         distance: impl Fn(&K) -> f64,
         count: usize,
         around: &[f64],
-    ) -> Result<Vec<Found<K>>> {
+    ) -> Result<Vec<SeriesMatch<K>>> {
         for gpu in self.gpus_by_link(family)? {
             let distance = |engine: &Option<Engine>, series: &SeriesKey, about: &SeriesHeader| {
                 let Some(key) = K::of(series) else { return f64::INFINITY };
@@ -210,7 +215,7 @@ impl Tables {
                 if let (Some(series), Some(key)) = (table.series(of, &chip, around)?, K::of(of).cloned()) {
                     let (gpu, engine) = (gpu.clone(), engine.clone());
                     let link = measured_on.interconnect.map(|link| link.kind);
-                    found.push(Found { key, series, gpu, engine, is_fallback, link, distance });
+                    found.push(SeriesMatch { key, series, gpu, engine, is_fallback, link, distance });
                 }
             }
             if !found.is_empty() {

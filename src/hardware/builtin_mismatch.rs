@@ -9,7 +9,7 @@ const NAMES: [&str; 5] = ["name", "aliases", "display_name", "sources", "notes"]
 
 impl Hardware {
     /// The same GPU with a note if it has the name of a built-in one but other figures, or its figures under another name.
-    pub(super) fn beside(mut self, builtin: &[Hardware]) -> Hardware {
+    pub(super) fn with_mismatch_notes(mut self, builtin: &[Hardware]) -> Hardware {
         if let Some(twin) = builtin.iter().find(|gpu| gpu.name == self.name) {
             let differing = differing(&self, twin);
             if !differing.is_empty() {
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn changed_figures_and_changed_names_are_told() {
         let builtin = [Hardware::find("h100").unwrap(), Hardware::find("h200").unwrap()];
-        let told = |gpu: Hardware| gpu.beside(&builtin).notes;
+        let told = |gpu: Hardware| gpu.with_mismatch_notes(&builtin).notes;
         let h200 = || Hardware { notes: Vec::new(), ..builtin[1].clone() };
         assert!(told(h200()).is_empty());
         assert_eq!(

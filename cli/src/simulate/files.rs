@@ -49,12 +49,12 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// Whether an output file or the report needs the shared prefixes of prompts.
-    pub fn tells_contents(&self) -> bool {
+    pub fn needs_contents(&self) -> bool {
         self.output_tokens.is_some() || self.kv_metrics
     }
 
     /// A remark if spans are written of requests that found cached tokens: spans do not tell with whom they shared them.
-    pub fn untold(&self, records: &[RequestRecord]) -> Option<String> {
+    pub fn missing_prompts_note(&self, records: &[RequestRecord]) -> Option<String> {
         let has_hits = records.iter().any(|record| record.num_cached_tokens > 0);
         (self.output_otlp.is_some() && has_hits).then(|| {
             "--output-otlp: OTLP spans omit prompts, so shared KV blocks are counted once per request when this trace is judged; \

@@ -2,7 +2,7 @@
 
 use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary, TierSizes};
 
-use super::Swept;
+use super::SweepResult;
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -13,11 +13,11 @@ const MAX_TIER_TABLES: usize = 5;
 /// Rows and servers of a reason that are shown.
 const MAX_LISTED: usize = 6;
 
-impl Report for Swept {
+impl Report for SweepResult {
     fn lay_out(&self, page: &mut Page) {
         match self {
-            Swept::Summary(summary) => summarise(summary, page),
-            Swept::List(list) => listed(list, page),
+            SweepResult::Summary(summary) => summarise(summary, page),
+            SweepResult::List(list) => listed(list, page),
         }
     }
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn render(summary: SweepSummary) -> String {
-        Swept::Summary(summary).table()
+        SweepResult::Summary(summary).table()
     }
 
     #[test]

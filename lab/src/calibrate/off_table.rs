@@ -13,7 +13,7 @@ use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorK
 use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
 use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, KernelFamily, PREFILL};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
-use ridgepoint::unstable::efficiency::{Found, Tables, Timer, if_any};
+use ridgepoint::unstable::efficiency::{SeriesMatch, Tables, Timer, if_any};
 use ridgepoint::{DType, Hardware, Result};
 use ridgepoint::{EfficiencyMode, Provenance};
 
@@ -211,7 +211,7 @@ fn check_attention(
     calls: &[AttentionCall],
     hardware: &Hardware,
     tables: &Tables,
-    time_us: impl Fn(&Found<AttentionKey>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
+    time_us: impl Fn(&SeriesMatch<AttentionKey>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
 ) -> Result<OperatorReport> {
     if calls.is_empty() {
         return Ok(OperatorReport::default());

@@ -86,8 +86,8 @@ pub struct RequestRow {
 /// The sampling parameters of requests, each kind once; empty if no request tells its own.
 pub fn own_sampling<'a>(rows: impl IntoIterator<Item = &'a RequestRow>) -> Vec<OwnSampling> {
     let found: BTreeSet<OwnSampling> = rows.into_iter().map(RequestRow::own_sampling).collect();
-    let tells_some = found.iter().any(|own| *own != OwnSampling::default());
-    found.into_iter().filter(|_| tells_some).collect()
+    let has_some = found.iter().any(|own| *own != OwnSampling::default());
+    found.into_iter().filter(|_| has_some).collect()
 }
 
 /// Says how many blocks of prompts follow another block than before: a chained hash stands for all that is before it.

@@ -16,7 +16,7 @@ pub struct Capacity<T> {
 ///
 /// # Errors
 /// Those of `probe`.
-pub fn highest_holding<T, E>(
+pub fn highest_sustained<T, E>(
     lowest: f64,
     highest: f64,
     precision: f64,
@@ -77,7 +77,7 @@ mod tests {
 
     fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);
-        let found: Result<_, Infallible> = highest_holding(
+        let found: Result<_, Infallible> = highest_sustained(
             lowest,
             highest,
             precision,
@@ -135,7 +135,7 @@ mod tests {
         let deployment = Deployment { max_num_seqs: 1, ..Deployment::default() };
         let config = EngineConfig { async_scheduling: false, ..EngineConfig::new(&deployment, 100, 100) };
         let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
-        let found = highest_holding(
+        let found = highest_sustained(
             0.1,
             1_000.0,
             precision,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_fault_of_a_probe_ends_the_search() {
         let mut probes = 0;
-        let found: Result<Capacity<()>, &str> = highest_holding(
+        let found: Result<Capacity<()>, &str> = highest_sustained(
             1.0,
             2.0,
             0.1,

@@ -42,6 +42,6 @@ pub use grid::{Configuration, Grid, GridLimits, MAX_CONFIGURATIONS};
 pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;
-pub use summary::{Listed, Reason, SweepList, SweepSummary};
+pub use summary::{ListedConfiguration, Reason, SweepList, SweepSummary};
 pub use sweeping::Sweep;
 pub use tiers::{TierSize, TierSizes};

@@ -125,7 +125,7 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
         bounds: (SCATTER_BOUNDS.0.ln(), SCATTER_BOUNDS.1.ln()),
     });
     let residuals = |values: &[f64]| -> Result<Vec<f64>> {
-        Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect())
+        Ok(queues.surprisals(&rates(values)).0.into_iter().map(residual).collect())
     };
     let problem = NumericFit { residuals: &residuals, parameters: parameters.clone(), difference: DIFFERENCE };
     let mut best: Option<(f64, Vec<f64>)> = None;
@@ -178,10 +178,10 @@ fn rates(values: &[f64]) -> LinkRates {
     }
 }
 
-/// The residual whose Huber loss is the surprise, so that the solver minimises the likelihood itself.
-fn residual(surprise: f64) -> f64 {
+/// The residual whose Huber loss is the surprisal, so that the solver minimises the likelihood itself.
+fn residual(surprisal: f64) -> f64 {
     let knee = 0.5 * HUBER_DELTA * HUBER_DELTA;
-    if surprise <= knee { (2.0 * surprise.max(0.0)).sqrt() } else { (surprise + knee) / HUBER_DELTA }
+    if surprisal <= knee { (2.0 * surprisal.max(0.0)).sqrt() } else { (surprisal + knee) / HUBER_DELTA }
 }
 
 /// Latency and block time of a queue, from the midpoints of what is known of each end; `None` where its transfers are too few or all of
@@ -213,7 +213,7 @@ fn guess(queue: &[PairedTransfer]) -> Option<(f64, f64)> {
 
 /// The number of transfers whose time would be spent beside the other direction.
 fn shared_transfers(queues: &Queues, rates: &LinkRates) -> f64 {
-    let (_, both_us) = queues.surprises(rates);
+    let (_, both_us) = queues.surprisals(rates);
     let all = || queues.queues.iter().enumerate().flat_map(|(of, queue)| queue.iter().map(move |next| (of, next)));
     let work_us: f64 = all().map(|(of, next)| rates.latency_us[of] + rates.block_us[of] * next.blocks as f64).sum();
     let count = all().count() as f64;

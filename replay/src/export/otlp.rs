@@ -37,7 +37,7 @@ struct StepSpan {
 
 /// What the records of a replay do not tell of a request.
 #[derive(Debug, Clone, Default)]
-struct Journey {
+struct SpanDetails {
     /// The steps of its first and its last token.
     steps: Option<(usize, usize)>,
     /// Its preemptions and resumptions: whether it resumed, the time, and the step.
@@ -51,7 +51,7 @@ type Moment<'a> = (u64, bool, &'a TransferEvent);
 #[derive(Debug, Default)]
 pub struct OtlpTrace {
     steps: Vec<StepSpan>,
-    journeys: Vec<Journey>,
+    journeys: Vec<SpanDetails>,
     paused: HashSet<u32>,
     /// Copies of KV blocks between GPU, host and disk, some 40 bytes each.
     transfers: Vec<TransferEvent>,
@@ -70,7 +70,7 @@ impl OtlpTrace {
         records: &[RequestRecord],
     ) -> io::Result<()> {
         let mut out = BufWriter::new(out);
-        self.journeys.resize(records.len(), Journey::default());
+        self.journeys.resize(records.len(), SpanDetails::default());
         for (journey, _) in self.journeys.iter().zip(records).filter(|(_, of)| of.outcome == Outcome::Finished) {
             if let Some((_, last)) = journey.steps {
                 self.steps[last].num_finished += 1;
@@ -107,7 +107,7 @@ impl OtlpTrace {
         moments
     }
 
-    fn core_span(&self, at: usize, record: &RequestRecord, journey: &Journey) -> Value {
+    fn core_span(&self, at: usize, record: &RequestRecord, journey: &SpanDetails) -> Value {
         let prompt = ("prefill_total_tokens", json!(record.num_prompt_tokens));
         let step = |step: usize| ("scheduler.step", json!(FIRST_STEP + step));
         let mut events = Vec::new();
@@ -142,8 +142,8 @@ impl OtlpTrace {
         })
     }
 
-    fn journey(&mut self, record: u32) -> &mut Journey {
-        grown(&mut self.journeys, record as usize, Journey::default)
+    fn journey(&mut self, record: u32) -> &mut SpanDetails {
+        grown(&mut self.journeys, record as usize, SpanDetails::default)
     }
 
     fn add(&mut self, event: &StepEvent<'_>) {

@@ -47,7 +47,7 @@ impl PrefixCacheBalance {
     pub(super) fn of(of: &WatchedReplay<'_>, host: &HostCost, hits: &Hits) -> Option<Self> {
         let hit_rate = hits.gpu_hit_share()?;
         let (prompt, cached) = priced_prompt(&of.replay.records, hits)?;
-        let decodes = of.watch.decodes_beside_chunks();
+        let decodes = of.watch.decodes_with_chunks();
         let budget = of.engine.max_num_batched_tokens.saturating_sub(u32::try_from(decodes.len()).unwrap_or(0));
         let time_us = |from| prefill_time_us(of.latency, &decodes, from..prompt, of.engine.chunk(budget).max(1));
         let saved_us_per_token = ((time_us(0) - time_us(cached)) / f64::from(cached)).max(0.0);

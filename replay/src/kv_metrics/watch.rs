@@ -17,7 +17,7 @@ pub struct KvWatch {
 
 impl KvWatch {
     /// The mean batch of decodes beside prefill chunks: their mean number, each with their mean KV length.
-    pub(super) fn decodes_beside_chunks(&self) -> Vec<Request> {
+    pub(super) fn decodes_with_chunks(&self) -> Vec<Request> {
         let mean = |sum: u64, of: u64| sum.saturating_add(of / 2).checked_div(of).unwrap_or(0);
         let num_decodes = usize::try_from(mean(self.decodes, self.prefill_steps)).unwrap_or(0);
         let num_tokens = u32::try_from(mean(self.decode_tokens, self.decodes)).unwrap_or(u32::MAX - 1);

@@ -166,9 +166,9 @@ impl Workload for Behind<'_> {
 }
 
 /// Counts the ends of copies and the events of blocks that are told.
-struct Told<'a>(&'a Cell<usize>);
+struct EndCounter<'a>(&'a Cell<usize>);
 
-impl Observer for Told<'_> {
+impl Observer for EndCounter<'_> {
     fn wants(&self) -> Events {
         Events::KV
     }
@@ -221,7 +221,7 @@ fn difference(case: &Case) -> Option<String> {
         disk: None,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = replay(&latency, &config, &mut workload, &mut [&mut seen, &mut Told(&told)]);
+    let replayed = replay(&latency, &config, &mut workload, &mut [&mut seen, &mut EndCounter(&told)]);
     let steps: Vec<Scheduled> = seen.steps.iter().map(Scheduled::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {

@@ -2,7 +2,7 @@
 //! a grid by schema-only types, which are never constructed.
 #![allow(dead_code, reason = "schema-only types are never constructed")]
 
-use ridgepoint::arguments::{ArgumentRows, Standing};
+use ridgepoint::arguments::{ArgumentRows, ArgumentSupport};
 use ridgepoint_lab::prediction::prediction_arguments;
 use ridgepoint_replay::server_config::server_arguments;
 use schemars::generate::SchemaGenerator;
@@ -127,7 +127,7 @@ pub fn server_body(own: Map<String, Value>, example: Value) -> Schema {
 
 /// The schemas of the modelled arguments among some rows, under all their names. A value may be null, which counts as absent.
 pub fn schemas(rows: &ArgumentRows) -> Map<String, Value> {
-    let modelled = rows.iter().filter(|row| row.standing == Standing::Modelled);
+    let modelled = rows.iter().filter(|row| row.support == ArgumentSupport::Modelled);
     let named = modelled.flat_map(|row| std::iter::once(&row.name).chain(row.aliases).map(move |name| (*name, row)));
     named.map(|(name, row)| (name.to_owned(), or_null(row.schema()))).collect()
 }

@@ -4,16 +4,16 @@
 use super::super::chip::Chip;
 use super::super::curve::{
     DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance, expert_layer_distance,
-    nearest_split, stand_in_weight, state_distance,
+    fallback_weight, nearest_split, state_distance,
 };
 use super::super::family::{DECODE, GEMM, KernelFamily, MOE, OUTPUT_BYTES, PREFILL, STATE};
 use super::super::gemm_model::GemmModel;
 use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
-use super::super::tables::{Found, Tables, if_any};
+use super::super::tables::{SeriesMatch, Tables, if_any};
 use super::FamilyCurve;
-use super::crossing::Crossing;
+use super::crossing::LinkCrossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -22,10 +22,10 @@ use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
 /// Distance of kernels of another number format. It is more than that of any layer of the same format.
-const STAND_IN_FORMAT: f64 = 1000.0;
+const OTHER_FORMAT_DISTANCE: f64 = 1000.0;
 
 /// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
-const STAND_IN_ROUTING: f64 = 500.0;
+const OTHER_ROUTING_DISTANCE: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
@@ -62,7 +62,7 @@ pub(super) struct Choice<'a> {
     /// The link between the GPUs.
     pub(super) link: Option<Interconnect>,
     /// Cost of leaving the GPUs that a link joins.
-    pub(super) crossing: Option<Crossing>,
+    pub(super) crossing: Option<LinkCrossing>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl Choice<'_> {
         }
     }
 
-    pub(super) fn note_fallback<K>(&mut self, found: &Found<K>) {
+    pub(super) fn note_fallback<K>(&mut self, found: &SeriesMatch<K>) {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
@@ -126,13 +126,13 @@ impl Choice<'_> {
     }
 
     pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<FamilyCurve> {
-        let (format, stand_in) = match (weights, self.dtype) {
+        let (format, fallback) = match (weights, self.dtype) {
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => (MatmulFormat::Fp8Block, None),
             (WeightFormat::Nvfp4, DType::Fp4) => (MatmulFormat::Nvfp4, Some(MatmulFormat::Fp8)),
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
             _ => (MatmulFormat::Bfloat16, None),
         };
-        let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
+        let distance = |key: &MatmulFormat| format_distance(*key, format, fallback);
         let found = self.tables.nearest(&GEMM, distance, 1, &[n, k])?.remove(0);
         let format = found.key;
         self.note_fallback(&found);
@@ -145,7 +145,7 @@ impl Choice<'_> {
         &mut self,
         family: &'static KernelFamily,
         heads: &AttentionHeads,
-    ) -> Result<(Found<AttentionKey>, Provenance)> {
+    ) -> Result<(SeriesMatch<AttentionKey>, Provenance)> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
@@ -218,7 +218,7 @@ impl Choice<'_> {
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
         let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
         let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
-        Ok(Some(FamilyCurve::State(curve.standing_in_for(alike))))
+        Ok(Some(FamilyCurve::State(curve.looked_up_with(alike))))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<FamilyCurve> {
@@ -234,16 +234,16 @@ impl Choice<'_> {
             _ => MatmulFormat::Int4WeightOnly,
         };
         // Kernels of a GPU's own that stand in for formats which were not measured on it.
-        let stand_in = match format {
+        let fallback = match format {
             MatmulFormat::Nvfp4 => Some(MatmulFormat::Fp8),
             MatmulFormat::Mxfp4 => Some(MatmulFormat::Int4WeightOnly),
             _ => None,
         };
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let assumed = Routing::assumed(num_experts);
-        let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
+        let of_routing = |routing| if routing == assumed { 0.0 } else { OTHER_ROUTING_DISTANCE };
         let distance = |key: &MoeKey| {
-            format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
+            format_distance(key.format, format, fallback) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
         let mut found = self.tables.nearest(&MOE, distance, MOE_NEIGHBOURS, &[])?;
         let MoeKey { format, routing, .. } = found[0].key;
@@ -256,7 +256,7 @@ impl Choice<'_> {
         }
         self.note_fallback(&found[0]);
         if !is_exact {
-            let layer = |found: &Found<MoeKey>| {
+            let layer = |found: &SeriesMatch<MoeKey>| {
                 let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.key;
                 format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
@@ -276,16 +276,16 @@ impl Choice<'_> {
         let tp = nearest_split(&found[0].key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> =
-            found.iter().map(|of| (&of.key, &*of.series, stand_in_weight(of.distance), at_best)).collect();
+            found.iter().map(|of| (&of.key, &*of.series, fallback_weight(of.distance), at_best)).collect();
         Ok(FamilyCurve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }
 
 /// Distance of kernels of another number format: infinite, but for one that stands in for the wanted one.
-fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<MatmulFormat>) -> f64 {
+fn format_distance(format: MatmulFormat, wanted: MatmulFormat, fallback: Option<MatmulFormat>) -> f64 {
     match format {
         own if own == wanted => 0.0,
-        other if Some(other) == stand_in => STAND_IN_FORMAT,
+        other if Some(other) == fallback => OTHER_FORMAT_DISTANCE,
         _ => f64::INFINITY,
     }
 }

@@ -82,7 +82,7 @@ pub struct Distributions {
     /// Gaps at the same shares: a quantile–quantile plot.
     pub quantiles: Vec<AtShare>,
     /// Shares of gaps that are longer than a gap.
-    pub survival: Vec<Longer>,
+    pub survival: Vec<LongerGaps>,
     /// Captured gaps, sorted.
     #[serde(skip)]
     pub captured: Sample,
@@ -134,7 +134,7 @@ pub struct AtShare {
 
 /// Shares of gaps that are longer than one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Longer {
+pub struct LongerGaps {
     /// The gap, ms.
     pub gap_ms: f64,
     /// The shares, 0 to 1.
@@ -249,7 +249,7 @@ fn ks_distance(sorted: &[f64], below: impl Fn(f64) -> f64, up_to: impl Fn(f64) -
 }
 
 /// Survival curves at gaps from the shortest to the longest, spaced evenly in their logarithm.
-fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<Longer> {
+fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<LongerGaps> {
     let positive = captured.iter().chain(predicted).copied().filter(|gap| *gap > 0.0);
     let (least, most) = positive.fold((f64::INFINITY, 0.0f64), |(least, most), gap| (least.min(gap), most.max(gap)));
     if most < least {
@@ -257,7 +257,7 @@ fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<Longer> {
     }
     let gaps_ms =
         (0..SURVIVAL_POINTS).map(|index| least * (most / least).powf(index as f64 / (SURVIVAL_POINTS - 1) as f64));
-    let longer = |gap_ms: f64| Longer {
+    let longer = |gap_ms: f64| LongerGaps {
         gap_ms,
         shares: Sources {
             captured: 1.0 - share_up_to(captured, gap_ms),

@@ -33,7 +33,7 @@ pub struct TransferFaults {
 
 impl TransferFaults {
     /// The counts in words, without those that are 0.
-    pub fn told(&self) -> Vec<(u64, &'static str)> {
+    pub fn descriptions(&self) -> Vec<(u64, &'static str)> {
         let counts = [
             (self.without_end, "without an end"),
             (self.without_begin, "without a beginning"),

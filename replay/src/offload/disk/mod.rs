@@ -20,7 +20,7 @@ use std::ops::Range;
 
 pub use config::KvDisk;
 pub use counters::DiskCounters;
-pub(crate) use tier::Waited;
+pub(crate) use tier::DiskWait;
 
 use files::Files;
 use look_ups::LookUps;
@@ -53,7 +53,7 @@ impl Job {
 
 /// A request at the disk.
 #[derive(Debug, Default)]
-struct Asking {
+struct DiskRequest {
     /// The blocks that it had read from the disk.
     promoted: Hashes,
     /// Time since which it waits for the disk.
@@ -69,7 +69,7 @@ pub(super) struct Disk {
     look_ups: LookUps,
     link: Link,
     /// The requests by their slots.
-    requests: Vec<Asking>,
+    requests: Vec<DiskRequest>,
     /// The numbers of the host's blocks that are read from the disk.
     promoting: HashSet<u32>,
     /// Reads that begin when the step is scheduled, and writes that begin when their blocks are on the host.
@@ -87,7 +87,7 @@ pub(super) struct Disk {
     /// Number of reads that were submitted.
     num_reads: u64,
     /// Waits that have ended, since the engine asked.
-    waited: Vec<Waited>,
+    waited: Vec<DiskWait>,
     now_ns: u64,
     counters: DiskCounters,
 }
@@ -102,8 +102,8 @@ impl Disk {
         }
     }
 
-    fn request(&mut self, slot: u32) -> &mut Asking {
-        grown(&mut self.requests, slot as usize, Asking::default)
+    fn request(&mut self, slot: u32) -> &mut DiskRequest {
+        grown(&mut self.requests, slot as usize, DiskRequest::default)
     }
 
     /// Begins to read a block that the host has made room for.

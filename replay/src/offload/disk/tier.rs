@@ -14,7 +14,7 @@ use super::{Disk, Job};
 
 /// A wait for the disk that has ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waited {
+pub(crate) struct DiskWait {
     pub(crate) record: u32,
     pub(crate) time_ns: u64,
 }
@@ -91,7 +91,7 @@ impl Offload {
             let time_ns = now_ns - since_ns;
             disk.counters.waits += 1;
             disk.counters.wait_ns += time_ns;
-            disk.waited.push(Waited { record, time_ns });
+            disk.waited.push(DiskWait { record, time_ns });
         }
         self.disk = Some(disk);
         (!waits && !is_loaded).then_some(hits)
@@ -187,12 +187,12 @@ impl Offload {
         self.host.end(slot as usize);
         if let Some(disk) = &mut self.disk {
             disk.look_ups.end(slot as usize);
-            *disk.request(slot) = super::Asking::default();
+            *disk.request(slot) = super::DiskRequest::default();
         }
     }
 
     /// Takes the waits for the disk that have ended.
-    pub(crate) fn take_waited(&mut self) -> Vec<Waited> {
+    pub(crate) fn take_waited(&mut self) -> Vec<DiskWait> {
         self.disk.as_mut().map_or_else(Vec::new, |disk| std::mem::take(&mut disk.waited))
     }
 

@@ -101,7 +101,7 @@ impl SessionList {
 
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
-        let listed = Listed { sessions: Arc::clone(&self.sessions), started: 0 };
+        let listed = ListedSessions { sessions: Arc::clone(&self.sessions), started: 0 };
         SessionLoad::new(Box::new(listed), self.num_requests())
     }
 
@@ -121,18 +121,18 @@ fn num_turns(sessions: &[Session]) -> u64 {
     sessions.iter().map(|session| session.turns.len() as u64).sum()
 }
 
-struct Listed {
+struct ListedSessions {
     sessions: Arc<[Session]>,
     started: usize,
 }
 
-impl Listed {
+impl ListedSessions {
     fn turn(&self, place: SessionTurn) -> Option<&Turn> {
         self.sessions.get(place.session as usize)?.turns.get(place.turn as usize)
     }
 }
 
-impl Script for Listed {
+impl Script for ListedSessions {
     fn next_start_ns(&self) -> Option<u64> {
         self.sessions.get(self.started).map(Session::start_ns)
     }
