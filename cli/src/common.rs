@@ -42,7 +42,7 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         match &self.data_dir {
             Some(dir) if !dir.is_dir() => Err(Failure::input(format!(
-                "--data-dir {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                "--data-dir {}: no such folder; give one that contains hardware/, models/ or bench_data/",
                 dir.display()
             ))),
             Some(dir) => refuse_unread_tables(dir),

@@ -112,7 +112,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
     command.arg(several.value_name(row.value_name).allow_negative_numbers(true).value_parser(parser(row)))
 }
 
-/// Reads the text of a flag. Files are told from names by the type of their parser.
+/// Reads the text of a flag. The type of a parser distinguishes files from names.
 fn parser(row: &'static Argument) -> ValueParser {
     match row.kind {
         Kind::File => value_parser!(PathBuf),

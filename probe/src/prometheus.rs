@@ -1,4 +1,4 @@
-//! The part of vLLM's `/metrics` that tells what a request met: queues, cache, and the server's own times.
+//! The part of vLLM's `/metrics` that reports what a request met: queues, cache, and the server's own times.
 
 use std::collections::BTreeMap;
 

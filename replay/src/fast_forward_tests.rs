@@ -1,4 +1,4 @@
-//! A replay that skips ahead against one that looks at every request in every step: all that either leaves behind or tells is
+//! A replay that skips ahead against one that looks at every request in every step: all that either leaves behind or reports is
 //! equal. Uses `engine`. Engines are small, so that blocks, places and budgets run out all the time, and outputs long, so that
 //! they run on where nothing does.
 
@@ -51,7 +51,7 @@ impl LatencyModel for BatchHashed {
     }
 }
 
-/// All that an observer is told, in the order in which it is.
+/// All events that an observer gets, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Recorded {
     Step { numbers: [u64; 8], batch: Vec<Request>, records: Vec<u32> },

@@ -22,7 +22,7 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::support::Support;
 
-/// Public measured runs with the predictions beside.
+/// Public measured runs with their predictions.
 const MEASURED: &[u8] = include_bytes!("measured.json");
 
 /// Longest time in which a document is made.

@@ -20,7 +20,7 @@ use crate::{answer, body};
 use ridgepoint_lab::predict_step::{Batch, Item, PredictedStep};
 use ridgepoint_lab::served::Served;
 
-/// Keys of the route beside those of the server.
+/// Keys of the route in addition to those of the server.
 pub const KEYS: [&str; 4] = ["requests", "prefill", "decode", "explain"];
 
 /// Larger batches are predicted on the threads for long work.

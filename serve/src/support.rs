@@ -122,7 +122,7 @@ impl Cell {
         let options = Options { operators_only: true, data_dir: data_dir.map(Path::to_owned), ..Options::default() };
         let steps = StepModel::with_options(model, gpu, deployment, &options)?;
         let step = steps.estimate(&[Request::decode(CACHED_TOKENS); REQUESTS])?;
-        // Small kernels have tables on no GPU, so that they tell none from another.
+        // Small kernels have tables on no GPU, so that they distinguish none.
         let mut shares: BTreeMap<(bool, Status, &str), f64> = BTreeMap::new();
         for operator in &step.operators {
             let is_small = matches!(operator.group, Some(OperatorGroup::SmallKernels | OperatorGroup::Sampling));

@@ -99,7 +99,7 @@ pub struct Argument {
     pub excludes: &'static [(&'static str, &'static str)],
     /// Whether it is modelled.
     pub support: ArgumentSupport,
-    /// Values of one that is not modelled which switch nothing on, beside false, zero, and an empty text, list or object.
+    /// Values of one that is not modelled which switch nothing on, in addition to false, zero, and an empty text, list or object.
     pub off: &'static [&'static str],
     /// Engines that have it.
     pub engines: Engines,

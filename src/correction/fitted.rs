@@ -82,7 +82,7 @@ pub struct Correction {
     pub coefficients: [f64; NUM_TERMS],
     /// Covariance of the coefficients' posterior, each pair in the product of the units of its two coefficients.
     pub covariance: [[f64; NUM_TERMS]; NUM_TERMS],
-    /// Whether the data tell the coefficient from its prior.
+    /// Whether the data distinguish the coefficient from its prior.
     pub identified: [bool; NUM_TERMS],
     /// Overheads of the host's threads, µs.
     pub host: HostTimes,

@@ -112,7 +112,7 @@ impl Tables {
         Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: TableCache::default() }
     }
 
-    /// The tables of `gpu` alone, as they would stand in for those of `hardware`.
+    /// The tables of `gpu` alone, as the fallback for those of `hardware`.
     pub fn borrowed(hardware: &Hardware, gpu: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
         Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, engine, data_dir) }
     }
@@ -132,7 +132,7 @@ impl Tables {
         !self.gpus.contains(&self.hardware.name)
     }
 
-    /// Whether nothing was measured on the chip, nor on any that may stand in.
+    /// Whether nothing was measured on the chip, nor on any fallback.
     ///
     /// # Errors
     /// Those of reading a table's header.
@@ -230,7 +230,7 @@ impl Tables {
     }
 
     /// The tables of a GPU, by the least distance of their series. Where the wanted engine has none that is near and engines' kernels differ
-    /// much, those that it has on another GPU of the same chip stand beside them: on a GB200, SGLang's experts by the tables of vLLM have a
+    /// much, those that it has on another GPU of the same chip are compared with them: on a GB200, SGLang's experts by the tables of vLLM have a
     /// median error of 10 %, and by SGLang's of a B200 one of 3 %.
     fn candidates<'a>(
         &'a self,
@@ -272,7 +272,7 @@ impl Tables {
         Hardware::find_in(self.data_dir.as_deref(), name)
     }
 
-    /// GPUs whose tables answer, nearest first. Of those that stand in for a rack's collectives, racks are nearer.
+    /// GPUs whose tables are used, nearest first. Of the fallbacks for a rack's collectives, racks are nearer.
     fn gpus_by_link(&self, family: &KernelFamily) -> Result<Vec<&String>> {
         let is_rack = |gpu: &Hardware| gpu.interconnect.is_some_and(|link| link.num_gpus > SERVER_GPUS);
         let mut gpus: Vec<(bool, &String)> = Vec::new();

@@ -110,7 +110,7 @@ fn matches<'a>(gpus: &'a [Hardware], key: &str) -> Vec<&'a Hardware> {
     gpus.iter().filter(|gpu| gpu.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
 }
 
-/// Says which edition of a card is meant where the name tells none. The exact short name is never in doubt.
+/// Says which edition of a card is meant where the name does not identify one. The exact short name is never in doubt.
 fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Option<String> {
     let (_, edition) = split_edition(&gpu.display_name)?;
     if name == gpu.name || name.to_lowercase().contains(&edition.to_lowercase()) {

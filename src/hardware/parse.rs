@@ -72,7 +72,7 @@ pub(super) fn lookup_key(name: &str) -> String {
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
-/// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule stands in.
+/// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule replaces it.
 fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet"]);
     let aliases = aliases(&file);

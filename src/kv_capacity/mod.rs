@@ -90,7 +90,7 @@ pub struct KvCapacity {
     pub kv_bytes_per_token: f64,
     /// Tokens of a block; in a hybrid model at least as many as take the memory of a layer's state.
     pub block_size: u32,
-    /// Blocks that a request holds beside those of its tokens, for the states of a hybrid model.
+    /// Blocks of a request in addition to those of its tokens, for the states of a hybrid model.
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub state_blocks_per_request: u32,
     /// Blocks, rounded down.

@@ -9,7 +9,7 @@ use ridgepoint::unstable::efficiency::family::{MOE, MoeKey, Routing};
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
 use ridgepoint::{DType, Engine, Hardware};
 
-/// Layers that stand in for an unmeasured one, as in a prediction.
+/// Fallback layers for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;
 /// Largest median error of a layer predicted from others, percent.
 const MAX_MEDIAN_ERROR_PCT: f64 = 8.0;

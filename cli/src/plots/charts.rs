@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((many.len(), many[11].points.len(), many[11].name.as_str()), (12, 50, "others"));
     }
 
-    /// The colour that an SVG gives to the legend's mark beside a name: the circle before it that is not faint.
+    /// The colour that an SVG gives to the legend's mark of a name: the circle before it that is not faint.
     fn legend_colour(svg: &str, name: &str) -> String {
         let text = svg.find(&format!("\n{name}\n")).unwrap();
         let row = svg[..text].rfind("<text").unwrap();

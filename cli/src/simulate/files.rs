@@ -1,4 +1,4 @@
-//! The files that `simulate` writes beside its report. They are opened before the replay, so that a path that cannot be
+//! The files that `simulate` writes in addition to its report. They are opened before the replay, so that a path that cannot be
 //! written is known at once.
 
 use std::fs::File;
@@ -53,12 +53,12 @@ impl OutputArgs {
         self.output_tokens.is_some() || self.kv_metrics
     }
 
-    /// A remark if spans are written of requests that found cached tokens: spans do not tell with whom they shared them.
+    /// A remark if spans are written of requests that found cached tokens: spans do not report which requests share them.
     pub fn missing_prompts_note(&self, records: &[RequestRecord]) -> Option<String> {
         let has_hits = records.iter().any(|record| record.num_cached_tokens > 0);
         (self.output_otlp.is_some() && has_hits).then(|| {
             "--output-otlp: OTLP spans omit prompts, so shared KV blocks are counted once per request when this trace is judged; \
-             --output-tokens keeps which requests share them"
+             --output-tokens records which requests share them"
                 .to_owned()
         })
     }

@@ -326,7 +326,7 @@ fn a_lone_config_in_a_folder_that_sounds_quantised_is_noted() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("config.json"), CONFIG).unwrap();
     let warnings = || predicted(&folder, "")["warnings"].to_string();
-    assert!(warnings().contains("put the checkpoint's hf_quant_config.json beside its config.json"), "{}", warnings());
+    assert!(warnings().contains("put the checkpoint's hf_quant_config.json next to its config.json"), "{}", warnings());
     std::fs::write(folder.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
     assert!(!warnings().contains("hf_quant_config.json"), "{}", warnings());
 }

@@ -127,7 +127,7 @@ fn exported_tables_have_the_links() {
 }
 
 #[test]
-fn files_of_a_replay_tell_loads_and_hits_by_tier() {
+fn files_of_a_replay_report_loads_and_hits_by_tier() {
     let folder = Folder::new();
     let (load, rates) = (folder.write("aba.csv", LOAD), folder.write("rates.json", RATES));
     let [bench, trace, otlp] = ["bench.json", "trace.json", "spans.json"].map(|name| folder.path(name));

@@ -158,7 +158,7 @@ fn capacity_is_the_highest_rate_that_holds() {
 }
 
 #[test]
-fn limits_at_the_ends_are_told_as_such() {
+fn limits_at_the_ends_are_reported_as_such() {
     let folder = Folder::new();
     let text = |slo: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! Measured attention calls of prefill chunks beside decodes. No table holds them: a check predicts them as a step's attention is.
+//! Measured attention calls of prefill chunks mixed with decodes. No table has them: a check predicts them as a step's attention is.
 
 use ridgepoint::Provenance;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
@@ -55,7 +55,7 @@ impl MixedAttention {
     }
 }
 
-/// Scores calls of chunks beside decodes against the tables of each kind.
+/// Scores calls of chunks mixed with decodes against the tables of each kind.
 ///
 /// # Errors
 /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill or decode attention.

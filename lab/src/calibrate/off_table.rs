@@ -21,7 +21,7 @@ use ridgepoint::{EfficiencyMode, Provenance};
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
 /// Report name of decodes whose contexts differ in length.
 pub const DECODE_UNEVEN: &str = "attention_decode_uneven";
-/// Report name of prefill chunks beside decodes.
+/// Report name of prefill chunks mixed with decodes.
 pub const MIXED: &str = "attention_mixed";
 /// Report name of kernels that only move bytes.
 pub const SMALL_KERNELS: &str = "small_kernels";
@@ -109,7 +109,7 @@ pub static CHECKS: [OffTableCheck; 5] = [
     OffTableCheck {
         operator: MIXED,
         name: MIXED,
-        why_off_table: "chunks beside decodes: tables hold each kind alone, a check scores them together",
+        why_off_table: "chunks mixed with decodes: tables have each kind alone, a check scores them together",
         count: |calls| calls.mixed.len(),
         check: |calls, hardware, tables| mixed_attention::check(&calls.mixed, hardware, tables),
     },
@@ -136,7 +136,7 @@ pub struct OffTable {
     pub prefill_prior_kv: Vec<AttentionCall>,
     /// Decodes whose contexts differ in length.
     pub decode_uneven: Vec<AttentionCall>,
-    /// Chunks beside decodes.
+    /// Chunks mixed with decodes.
     pub mixed: Vec<MixedAttention>,
     /// Whole blocks of latent attention.
     pub latent_blocks: Vec<LatentBlock>,

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_tell_their_ranks() {
+    fn processes_report_their_ranks() {
         for (line, name, found) in [
             ("(Worker_PP1_TP3_EP7 pid=42) INFO 01-02 03:04:05", "Worker_PP1_TP3_EP7", (Some(1), Some(3))),
             ("(Worker_TP1 pid=42) INFO", "Worker_TP1", (None, Some(1))),

@@ -129,7 +129,7 @@ fn a_log_without_a_whole_start_is_refused() {
 /// Six starts of vLLM 0.32 on a CPU, where `RIDGEPOINT_DATA` has them.
 #[test]
 #[allow(clippy::print_stdout)]
-fn real_logs_tell_their_times() {
+fn real_logs_report_their_times() {
     let Some(dir) = std::env::var_os("RIDGEPOINT_DATA").map(|dir| Path::new(&dir).join("vllm-cpu")) else {
         println!("skipped: needs RIDGEPOINT_DATA pointing at the logs of a real server");
         return;

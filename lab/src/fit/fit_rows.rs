@@ -67,7 +67,7 @@ impl Prior {
         }
     }
 
-    /// [`Prior::of_any_model`] for serving runs, whose figures sum so many steps that they tell few coefficients from each other. The runs
+    /// [`Prior::of_any_model`] for serving runs, whose figures sum so many steps that they identify few coefficients. The runs
     /// of one model count as one.
     pub fn of_serving_runs() -> Self {
         Prior { sd_share: ANY_MODEL_SD_SHARE, counts_models: true, ..Prior::of_any_model() }
@@ -155,7 +155,7 @@ pub(super) fn fit_rows(origin: &str, rows: Vec<FitRow>, prior: &Prior) -> Result
     let problem = Problem::new(origin, prior.parameters(), rows)?;
     let solution = problem.minimise(&parameters_of(&prior.means))?;
     let mut posterior = posterior(&problem, &solution.values)?;
-    // A price that the data can't tell from nothing is no finding.
+    // A price that the data can't distinguish from 0 is no finding.
     for index in QUEUE_PRICES..QUEUE_PRICES + NUM_QUEUE_PRICES {
         posterior.identified[index] &= solution.values[index] > SDS_OF_90_PCT * posterior.sd(index);
     }

@@ -23,7 +23,7 @@ use ridgepoint::latency::Queues;
 use ridgepoint::{Correction, Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
-/// not tell a hundred times as much as a few dozen (assumed).
+/// not weigh a hundred times as much as a few dozen (assumed).
 const ROWS_OF_A_RUN: f64 = 50.0;
 
 /// Samples on either side whose mean stands for steps that were not sampled.
@@ -70,7 +70,7 @@ pub struct StepRun<'a> {
     /// Which step's execution a time measures.
     pub alignment: Alignment,
     /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
-    /// the run has too few such rows to tell, and for timed forward passes and token times. `StepRun::compare` has the formula.
+    /// the run has too few such rows, and for timed forward passes and token times. `StepRun::compare` has the formula.
     pub slopes: Option<(f64, f64)>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> StepRun<'a> {
     }
 
     /// The rows for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the scatter around
-    /// the median error of `by`'s predictions, at least 3 %. Times that hold no scheduling tell no prices of queues.
+    /// the median error of `by`'s predictions, at least 3 %. Times without scheduling determine no prices of queues.
     fn fit_rows(&self, by: &Correction, includes_scheduling: bool) -> Vec<FitRow> {
         let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);

@@ -8,7 +8,7 @@
 //!   `mla_generation_module_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
-//! - one's own measurements as csv, with an optional `meta.toml` beside them:
+//! - one's own measurements as csv, with an optional `meta.toml` next to them:
 //!
 //! | file | columns, in any order |
 //! |---|---|

@@ -49,7 +49,7 @@ fn is_candidate(row: &Row) -> bool {
     matches!(row.status.as_str(), "ok" | "highest_rate_holds") && (row.slo.is_some() || row.keeps_up != Some(false))
 }
 
-/// Whether the load tells that the server keeps up.
+/// Whether the load is long enough to show that the server keeps up.
 fn is_told(row: &Row) -> bool {
     row.slo.is_none() || row.keeps_up.is_some()
 }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(found(&rows), [(1, 3), (4, 1)]);
         assert_eq!(best(&rows)[0].same_max_num_seqs, (16, 64));
         assert_eq!(best(&rows)[1].same_max_num_seqs, (128, 128));
-        // The highest rates hold over loads that are too short to tell.
+        // The highest rates hold over loads that are too short to judge.
         (rows[1].keeps_up, rows[3].keeps_up, rows[4].keeps_up) = (None, None, None);
         assert_eq!(found(&rows), [(0, 3), (4, 1)]);
         rows.iter_mut().for_each(|row| row.slo = None);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_at_the_ends_are_told_as_such() {
+    fn rates_at_the_ends_are_reported_as_such() {
         assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity { holds: Some((8.0, ())), fails: None }, 1));
         assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity { holds: None, fails: Some((0.5, ())) });
         // 8, 3, 1.5, 0.75, 0.5.

@@ -146,7 +146,7 @@ fn sessions_are_made_of_turns_and_share_a_prefix() {
 }
 
 #[test]
-fn keys_that_do_not_go_together_are_told() {
+fn keys_that_do_not_go_together_are_reported() {
     let (_folder, path) = file();
     for (text, said) in [
         (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give one of request_rate, concurrency"),

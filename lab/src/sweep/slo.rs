@@ -27,7 +27,7 @@ const CONFIDENCES: [(f64, f64); 5] = [(0.5, 0.0), (0.8, 0.841_62), (0.9, 1.281_5
 
 const PRECISION: f64 = 0.02;
 const LOWEST_RATE_PER_S: f64 = 0.01;
-/// At this rate all requests are there at once, as far as a server can tell.
+/// At this rate all requests arrive at once, for a server.
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_by_figure_and_statistic() {
+    fn limits_are_identified_by_figure_and_statistic() {
         let (slo, problems) =
             read("ttft_p99_ms = 39\nttft_mean_ms = 30\ntpot_p50_ms = 14.5\ne2e_p90_ms = 228\nitl_p99_ms = 1");
         assert_eq!(problems, [""; 0]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_told() {
+    fn what_can_not_be_is_reported() {
         let (_, problems) = read("ttft_p95_ms = 5\nprecision = 0\nlowest_rate_per_s = 3\nhighest_rate_per_s = 2");
         assert_eq!(problems.len(), 4, "{problems:?}");
         assert!(problems[0].starts_with("[slo] has no limit: give some"), "{problems:?}");

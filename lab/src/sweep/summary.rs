@@ -108,7 +108,7 @@ pub struct ListedConfiguration {
     pub model: String,
     /// GPU, as the grid names it.
     pub hardware: String,
-    /// The keys that tell it from the others, with their values.
+    /// The keys that distinguish it from the others, with their values.
     pub varied: String,
     /// Whether an earlier run has its row.
     pub is_known: bool,

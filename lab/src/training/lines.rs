@@ -30,7 +30,7 @@ pub struct LineFit {
     pub intercept: f64,
     /// Coefficients in units of their columns.
     pub coefficients: BTreeMap<&'static str, f64>,
-    /// Columns that say nothing beside the others.
+    /// Columns that add nothing to the others.
     pub dropped: Vec<&'static str>,
     /// Columns that the rows do not know, or that never change.
     pub not_used: Vec<&'static str>,
@@ -147,7 +147,7 @@ mod tests {
     const COLUMNS: [&str; 4] = ["queue_depth", "kv_ratio", "prompt_tokens", "cached_tokens"];
 
     /// `wait = 4 + 12 · queue depth + 0.02 · prompt tokens` ms, give or take 3 ms; the share of KV blocks is of another row, and no
-    /// row tells cached tokens.
+    /// row reports cached tokens.
     fn rows(seed: u64) -> Vec<TrainingRow> {
         let mut random = Pcg64::seed_from_u64(seed);
         let row = |_| {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_a_used_column_are_left_out_and_few_rows_tell_nothing() {
+    fn rows_without_a_used_column_are_left_out_and_few_rows_give_no_line() {
         let mut rows = rows(1);
         rows[..10].iter_mut().for_each(|row| row.x[0] = None);
         rows[900..920].iter_mut().for_each(|row| row.x[2] = None);

@@ -7,7 +7,7 @@ use super::super::batch::Batch;
 use super::super::observe::{Event, KvEvent};
 use super::Engine;
 
-/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs beside it.
+/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs with it.
 const MAX_PREEMPTIONS_WITHOUT_PROGRESS: u64 = 100_000;
 
 /// Reads of the disk without a token between them, after which a replay ends. A request reads once, or a few times where the host is full.

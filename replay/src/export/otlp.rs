@@ -20,7 +20,7 @@ const START_UNIX_NS: u64 = 1_735_689_600_000_000_000;
 /// Steps of a line of the file.
 const STEPS_PER_LINE: usize = 200;
 
-/// A step, as far as its summary tells.
+/// A step, as far as its summary reports it.
 #[derive(Debug)]
 struct StepSpan {
     start_ns: u64,
@@ -35,7 +35,7 @@ struct StepSpan {
     blocks_in_use: u32,
 }
 
-/// What the records of a replay do not tell of a request.
+/// Details of a request that the records of a replay do not have.
 #[derive(Debug, Clone, Default)]
 struct SpanDetails {
     /// The steps of its first and its last token.
@@ -266,7 +266,7 @@ fn server_span(at: usize, record: &RequestRecord) -> Value {
     })
 }
 
-/// The id of a span; `kind` tells those of different kinds apart.
+/// The id of a span; `kind` distinguishes those of different kinds.
 fn id(at: usize, kind: u64) -> String {
     format!("{:016x}", (at as u64) << 2 | kind)
 }

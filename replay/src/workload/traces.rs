@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! Qin et al., "Mooncake: trading more storage for less computation", FAST 2025, and Cho et al., "LLMServingSim", IISWC 2024, with the
-//! files published beside them.
+//! files published with them.
 #![expect(clippy::cast_possible_truncation, reason = "a list of a line has fewer than 2^32 blocks")]
 
 use ridgepoint::Result;

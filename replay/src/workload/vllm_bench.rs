@@ -31,8 +31,8 @@ struct Detailed {
 ///
 /// # Source
 /// `vllm/benchmarks/serve.py` of vLLM 0.14.0 and 0.15.1.
-const UNKNOWN_SAMPLING_NOTE: &str = "the result does not tell the requests' sampling parameters: they are taken to be the server's. `vllm bench serve` \
-     up to 0.14 sends temperature 0 unless told otherwise; override_generation_config {\"temperature\": 0} predicts that";
+const UNKNOWN_SAMPLING_NOTE: &str = "the result omits the requests' sampling parameters: they are assumed to be the server's. `vllm bench serve` \
+     up to 0.14 sends temperature 0 by default; override_generation_config {\"temperature\": 0} predicts that";
 
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(input: Input<'_>) -> Result<Rows> {

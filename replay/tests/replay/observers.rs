@@ -13,7 +13,7 @@ use crate::common::Recorder;
 use crate::loads::Listed;
 use crate::scenarios::support::{all_delays, engine_of, sharing};
 
-/// Writes down what it is told.
+/// Records what it gets.
 struct Recorded {
     wants: Events,
     heard: Vec<String>,

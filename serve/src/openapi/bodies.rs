@@ -48,7 +48,7 @@ pub struct Grid {
     slo: Option<Map<String, Value>>,
 }
 
-/// Measured runs with predictions beside.
+/// Measured runs with their predictions.
 #[derive(JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {

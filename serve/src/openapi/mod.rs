@@ -78,7 +78,7 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let hardware = reading::<HardwareReport>(types, "hardware", text, None);
     let gpu = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", Some(gpu));
     let support = reading::<Support>(types, "support", "What is known of each model on each GPU", None);
-    let text = "Measured runs of public servers with predictions beside";
+    let text = "Measured runs of public servers with their predictions";
     let measured = reading::<Measured>(types, "measured", text, None);
 
     let own = bodies::properties::<bodies::Step>(types);

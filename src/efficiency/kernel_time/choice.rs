@@ -43,7 +43,7 @@ pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
 }
 
 /// The format in which the kernels of an operator multiply. On Blackwell SGLang and TensorRT-LLM quantise the inputs of mxfp4 experts to
-/// mxfp8 (SGLang's `flashinfer_mxfp4` with its default precision, TensorRT-LLM's `W4A8_MXFP4_MXFP8`); vLLM keeps 16 bits unless it is told.
+/// mxfp8 (SGLang's `flashinfer_mxfp4` with its default precision, TensorRT-LLM's `W4A8_MXFP4_MXFP8`); vLLM keeps 16 bits by default.
 pub(super) fn multiplied_dtype(operator: &Operator, tables: &Tables) -> DType {
     let is_quantised = tables.architecture() == Architecture::Blackwell && !tables.engine().is_vllm();
     match operator.kernel {
@@ -107,7 +107,7 @@ impl Choice<'_> {
         }
         let wanted = self.tables.engine();
         if let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) {
-            self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
+            self.note(format_args!("kernels of {engine} are the fallback for {wanted}"));
         }
     }
 
@@ -120,7 +120,7 @@ impl Choice<'_> {
             _ => MatmulFormat::from(weights).tabulated() == Some(format),
         };
         if !is_own {
-            self.note(format_args!("no {weights} kernels were measured, {format} ones stand in"));
+            self.note(format_args!("no {weights} kernels were measured; fallback: {format}"));
         }
         is_own
     }
@@ -169,9 +169,9 @@ impl Choice<'_> {
             HeadSize::Sparse | HeadSize::Plain(_) => None,
         };
         if let Some(kind) = kind.filter(|_| alike.head_size != key.head_size) {
-            self.note(format_args!("{kind} not measured, grouped-query kernels of heads {} stand in", key.head_size));
+            self.note(format_args!("{kind} not measured; fallback: grouped-query kernels of heads {}", key.head_size));
         } else if *key != alike {
-            self.note(format_args!("not measured for {}, {} stands in", described(&alike), described(key)));
+            self.note(format_args!("not measured for {}; fallback: {}", described(&alike), described(key)));
         }
         let at_best = found.at_best(*key == alike);
         Ok((found, at_best))
@@ -197,7 +197,7 @@ impl Choice<'_> {
         self.note_fallback(&found);
         let key = found.key;
         if key != wanted {
-            self.note(format_args!("{wanted} was not measured, {key} stands in"));
+            self.note(format_args!("{wanted} was not measured; fallback: {key}"));
         }
         let group = heads.num_heads as f64 / heads.num_key_heads as f64;
         let at_best = found.at_best(key == wanted);
@@ -213,7 +213,7 @@ impl Choice<'_> {
         let found = found.remove(0);
         self.note_fallback(&found);
         let key = found.key;
-        self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));
+        self.note(format_args!("measured under another recurrence; fallback: {key} with the same number of channels"));
         let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
         let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
@@ -233,7 +233,7 @@ impl Choice<'_> {
             (WeightFormat::Mxfp4, _) => MatmulFormat::Mxfp4,
             _ => MatmulFormat::Int4WeightOnly,
         };
-        // Kernels of a GPU's own that stand in for formats which were not measured on it.
+        // Kernels of the same GPU that are the fallback for formats which were not measured on it.
         let fallback = match format {
             MatmulFormat::Nvfp4 => Some(MatmulFormat::Fp8),
             MatmulFormat::Mxfp4 => Some(MatmulFormat::Int4WeightOnly),
@@ -261,15 +261,15 @@ impl Choice<'_> {
                 format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
             self.note(format_args!(
-                "{num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; the nearest layers ({}) stand in",
+                "{num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; fallback: the nearest layers ({})",
                 found.iter().map(layer).collect::<Vec<_>>().join(", ")
             ));
         }
         if routing != assumed {
-            self.note(format_args!("no tables of {assumed} routing are there, those of {routing} stand in"));
+            self.note(format_args!("{assumed} routing was not measured; fallback: {routing} routing"));
         }
         if !experts.gated {
-            self.note("experts without gate were not measured, gated ones stand in");
+            self.note("experts without gate were not measured; fallback: gated ones");
         }
         let is_own = self.is_own_format(weights, format);
         let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == assumed);
@@ -281,7 +281,7 @@ impl Choice<'_> {
     }
 }
 
-/// Distance of kernels of another number format: infinite, but for one that stands in for the wanted one.
+/// Distance of kernels of another number format: infinite, except for the fallback of the wanted one.
 fn format_distance(format: MatmulFormat, wanted: MatmulFormat, fallback: Option<MatmulFormat>) -> f64 {
     match format {
         own if own == wanted => 0.0,

@@ -186,7 +186,7 @@ impl Timer {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
             (FamilyCurve::State(curve), Kernel::State { kernel, heads, num_tokens, mean_query_tokens, .. }) => {
-                // A short chunk beside a long one must not make that look short: chunks count by their tokens.
+                // A short chunk with a long one must not make that look short: chunks count by their tokens.
                 let tokens = num_tokens as f64;
                 curve.time(&StateShape { kernel, heads, requests: tokens / mean_query_tokens, tokens })
             }

@@ -1,4 +1,4 @@
-//! Choices beside model and GPU.
+//! Options other than model and GPU.
 
 use std::ffi::CString;
 use std::ptr::null_mut;

@@ -1,5 +1,5 @@
 //! Judges a prediction by one run's own capture: its arrivals, lengths and prefixes are replayed, and each request's predicted times
-//! stand beside the measured ones.
+//! are compared with the measured ones.
 
 mod counts;
 mod distributions;

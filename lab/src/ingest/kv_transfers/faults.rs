@@ -1,8 +1,8 @@
-//! Counts of the events of transfers that tell no time, by what is wrong with them.
+//! Counts of the events of transfers without a usable time, by fault.
 
 use serde::Serialize;
 
-/// Events of transfers that tell no time. JSON keys are stable.
+/// Events of transfers without a usable time. JSON keys are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TransferFaults {
     /// Begun and not completed in the file.

@@ -1,4 +1,4 @@
-//! The report on transfers: counts by file and direction, and the rates that the events or the sums of a server tell.
+//! The report on transfers: counts by file and direction, and the rates that follow from the events or the sums of a server.
 
 use std::path::Path;
 
@@ -36,9 +36,9 @@ pub struct TransferReport {
     pub failed: u64,
     /// Those that the rates are fitted to; those of copies are all.
     pub fitted: u64,
-    /// Blocks, where the file tells them.
+    /// Blocks, where the file reports them.
     pub blocks: Option<u64>,
-    /// Bytes, where the file tells them or the bytes of a block are known.
+    /// Bytes, where the file reports them or the bytes of a block are known.
     pub bytes: Option<f64>,
     /// Median time from the beginning to the step that notices the end, µs.
     pub median_time_us: Option<f64>,
@@ -46,7 +46,7 @@ pub struct TransferReport {
     pub mean_time_us: Option<f64>,
     /// Bytes over the time of the copies.
     pub mean_bytes_per_s: Option<f64>,
-    /// Fixed time of a transfer, µs; `None` where the file does not tell it.
+    /// Fixed time of a transfer, µs; `None` where the file does not determine it.
     pub latency_us: Option<f64>,
     /// Bandwidth behind that; `None` where the bytes of a block are not known.
     pub bytes_per_s: Option<f64>,
@@ -56,7 +56,7 @@ pub struct TransferReport {
     pub lower: Option<RateBounds>,
     /// Upper ends.
     pub upper: Option<RateBounds>,
-    /// What tells them: `kv_events`, `log` or `metrics`.
+    /// Their source: `kv_events`, `log` or `metrics`.
     pub source: &'static str,
     /// The file.
     pub file: String,
@@ -75,7 +75,7 @@ pub struct ContentionReport {
     pub file: String,
 }
 
-/// The events of transfers in one file that tell no time. JSON keys are stable.
+/// The events of transfers in one file without a usable time. JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransferFaultsReport {
     /// The file.
@@ -107,7 +107,7 @@ pub(in crate::ingest) struct Reports {
 pub(in crate::ingest) struct BlockBytes<'a> {
     /// What the command line says.
     pub(in crate::ingest) given: Option<f64>,
-    /// Tokens of a block, by vLLM's flag; `None` where the files do not tell them, or several.
+    /// Tokens of a block, by vLLM's flag; `None` where the files report none or several.
     pub(in crate::ingest) block_size: Option<u64>,
     /// Where the models of `--data-dir` are.
     pub(in crate::ingest) data_dir: Option<&'a Path>,
@@ -131,7 +131,7 @@ impl BlockBytes<'_> {
         .filter_map(|(is_missing, name)| is_missing.then_some(name))
         .collect();
         let (Some(name), Some(size), Some(block_size)) = (&run.model, run.tensor_parallel_size, self.block_size) else {
-            return Err(format!("the files do not tell {}", missing.join(", ")));
+            return Err(format!("the files do not report {}", missing.join(", ")));
         };
         let model = Model::find_in(self.data_dir, name).map_err(|error| error.to_string())?;
         let deployment = Deployment { tensor_parallel_size: size, ..Deployment::default() };
@@ -192,7 +192,7 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
         let own = || fitted.iter().filter(|next| next.direction == direction && next.is_fitted);
         if rates.is_none() {
             note(format!(
-                "{} transfers of {} do not tell its latency and bandwidth: they are too few, of one size, or all over within a step",
+                "{} transfers of {} do not determine its latency and bandwidth: they are too few, of one size, or all shorter than a step",
                 own().count(),
                 direction.name()
             ));
@@ -300,7 +300,7 @@ pub fn known_rates(
                 () if of().any(|of| of.blocks_per_s.is_some()) => {
                     format!("the bytes of a block {name} are not known")
                 }
-                () => format!("the transfers {name} do not tell latency and bandwidth"),
+                () => format!("the transfers {name} do not determine latency and bandwidth"),
             }
         };
         let problem = format!(

@@ -93,7 +93,7 @@ fn inside(node: OtlpObject, key: &str) -> FieldValue {
 pub(super) struct Objects<'h, H> {
     pub(super) handler: &'h mut H,
     pub(super) node: OtlpObject,
-    /// Is told of each export, span and event, so that none is longer than a file's objects may be.
+    /// Counts each export, span and event, so that none is longer than a file's objects may be.
     pub(super) count: &'h RecordCount,
 }
 
@@ -209,7 +209,7 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// Hands over a text or number; lists and objects of attributes are told as JSON.
+/// Hands over a text or number; lists and objects of attributes are passed as JSON.
 fn hand_over(handler: &mut impl Handler, field: Field, value: &Value) {
     let is_attribute = matches!(field, Field::AttributeDouble | Field::AttributeValue);
     match value {
@@ -250,30 +250,30 @@ mod tests {
 
     fn walk(text: &'static str) -> (Vec<String>, serde_json::Result<()>) {
         let (reader, count) = Input::new(FileKind::Trace, "t", Cursor::new(text)).unwrap().records(Record::Object);
-        let mut told = Texts::default();
-        let seed = Objects { handler: &mut told, node: OtlpObject::Export, count: &count };
+        let mut texts = Texts::default();
+        let seed = Objects { handler: &mut texts, node: OtlpObject::Export, count: &count };
         let found = seed.deserialize(&mut serde_json::Deserializer::from_reader(reader));
-        (told.0, found)
+        (texts.0, found)
     }
 
     #[test]
     fn events_are_handed_on_before_their_document_ends() {
-        let (told, found) = walk(
+        let (texts, found) = walk(
             r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"events": [{"name": "a"}, {"name": "b"}, {"name": "#,
         );
         assert!(found.is_err_and(|error| error.is_eof()));
-        assert_eq!(told, ["EventName a", "end of Event", "EventName b", "end of Event"]);
+        assert_eq!(texts, ["EventName a", "end of Event", "EventName b", "end of Event"]);
     }
 
     #[test]
-    fn attributes_of_any_type_are_told_as_texts() {
-        let (told, found) = walk(
+    fn attributes_of_any_type_are_passed_as_texts() {
+        let (texts, found) = walk(
             r#"{"resourceSpans": {"resource": {"attributes": [
                 {"key": "a", "value": {"intValue": "7"}}, {"value": {"doubleValue": 1.5}, "key": "b"},
                 {"key": "c", "value": {"doubleValue": "NaN"}}, {"key": "d", "value": {"arrayValue": {"values": []}}}, 5]}}}"#,
         );
         found.unwrap();
-        let texts: Vec<&String> = told.iter().filter(|text| text.starts_with("Attribute")).collect();
+        let texts: Vec<&String> = texts.iter().filter(|text| text.starts_with("Attribute")).collect();
         let expected = [
             "AttributeKey a",
             "AttributeValue 7",

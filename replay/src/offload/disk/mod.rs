@@ -78,7 +78,7 @@ pub(super) struct Disk {
     /// Jobs under way by the number of their copy, and those that have ended since the engine asked.
     under_way: HashMap<u64, Job>,
     ended: Vec<Job>,
-    /// Copies that have ended and are not told yet.
+    /// Copies that have ended and are not reported yet.
     copies: Vec<TransferEvent>,
     /// Positions of the blocks of its chain that the look-up under way reads.
     came: Vec<Range<u32>>,

@@ -155,13 +155,13 @@ impl Offload {
             if job.copied.is_empty() {
                 disk.end(job);
             } else {
-                tell(&self.host, &mut self.events, self.num_copies, &job);
+                report_end(&self.host, &mut self.events, self.num_copies, &job);
                 submit(disk, &mut self.num_copies, latency, job, ready_ns);
             }
         }
     }
 
-    /// Ends the schedule of a step at `now_ns`: submits the reads that it began, answers its look-ups, and tells of the copies that have
+    /// Ends the schedule of a step at `now_ns`: submits the reads that it began, answers its look-ups, and reports the copies that have
     /// ended. What it stores for preempted requests is on the host at `stored_ns`.
     pub(in super::super) fn end_schedule(
         &mut self,
@@ -175,7 +175,7 @@ impl Offload {
         disk.advance(now_ns);
         for job in std::mem::take(&mut disk.reads) {
             disk.num_reads += 1;
-            tell(&self.host, &mut self.events, self.num_copies, &job);
+            report_end(&self.host, &mut self.events, self.num_copies, &job);
             submit(disk, &mut self.num_copies, latency, job, now_ns);
         }
         disk.answer();
@@ -213,7 +213,7 @@ impl Offload {
 }
 
 /// Reports the blocks that the copy of a job reads and writes. `index` is the number of the copy.
-fn tell(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
+fn report_end(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
     let Some(events) = events else { return };
     // Those that are copied are in the order of all.
     let mut copied = job.copied.iter().peekable();

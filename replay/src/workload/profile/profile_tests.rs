@@ -148,7 +148,7 @@ fn random_and_synthetic_lengths() {
 }
 
 #[test]
-fn defaults_of_inference_perf_are_told() {
+fn defaults_of_inference_perf_are_reported() {
     let profile = parse(&format!("{LOAD}data: {{type: shared_prefix, shared_prefix: {{question_len: 7}}}}")).unwrap();
     assert_eq!(profile.notes.len(), 4);
     assert!(profile.notes[0].contains("data.shared_prefix.num_groups is not given"), "{:?}", profile.notes);

@@ -158,7 +158,7 @@ impl Script for ListedSessions {
 
 /// Returns the content of each turn of a session, and the number of turns that drop a part of the text before them.
 ///
-/// `lengths` are tokens of prompt and output, `prefix` is what other sessions share, and `name` tells the session from others. A prompt
+/// `lengths` are tokens of prompt and output, `prefix` is what other sessions share, and `name` identifies the session. A prompt
 /// that is at least as long as all of the turn before, begins with it. A shorter one that is as long as the prompt before, begins with
 /// that prompt: its output was dropped, as is done with reasoning. A still shorter one begins with the prefix alone.
 pub(in super::super) fn grown(prefix: Option<Segment>, name: u64, lengths: &[(u32, u32)]) -> (Vec<Content>, usize) {
