@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_another_content_type_are_read_and_told() {
+    fn events_of_another_content_type_are_read_and_reported() {
         let body = b"data: {\"choices\": [{\"text\": \"a\", \"finish_reason\": \"length\"}]}\n\ndata: [DONE]\n\n";
         let reply = read("application/json", &[b"\n", body]).unwrap();
         assert!(reply.remarks.contains(&Remark::ContentType));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_chunks_tell_tokens_without_text_and_several_at_once() {
+    fn counts_of_chunks_include_tokens_without_text_and_several_at_once() {
         let usage = |n: u32| format!(", \"usage\": {{\"prompt_tokens\": 9, \"completion_tokens\": {n}}}");
         let pieces =
             [text("a", &usage(1)), text("", &usage(2)), text("bcd", &usage(5)), text("e", &usage(6)), END.to_owned()];

@@ -37,7 +37,7 @@ fn a_server_file_names_its_measured_transfers_or_has_them() {
 }
 
 #[test]
-fn a_sweep_takes_measured_transfers_and_tells_the_work_of_the_tiers() {
+fn a_sweep_takes_measured_transfers_and_reports_the_work_of_the_tiers() {
     let folder = Folder::new();
     let (load, rates) = (folder.write("aba.csv", LOAD), folder.write("rates.json", RATES));
     let server =

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_at_its_end_tells_pieces_and_time() {
+    fn a_bar_at_its_end_reports_pieces_and_time() {
         let line = "Capturing CUDA graphs (decode, FULL): 100%|██████████| 35/35 [00:01<00:00, 28.00it/s]";
         assert_eq!(bar(line), Some(Bar { pieces: 35, seconds: 1.25 }));
         let slow = "Capturing CUDA graphs (FULL): 100%|██████████| 4/4 [00:06<00:00,  1.50s/it]";

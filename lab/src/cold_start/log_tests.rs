@@ -66,7 +66,7 @@ const V0_32: &str = "\
 ";
 
 #[test]
-fn a_log_of_0_10_tells_every_rank_and_both_kinds_of_graphs() {
+fn a_log_of_0_10_reports_every_rank_and_both_kinds_of_graphs() {
     let log = one(V0_10);
     let ranks: Vec<(&str, Option<u32>, Option<f64>)> =
         log.ranks.iter().map(|(name, rank)| (name.as_str(), rank.tensor_rank, rank.weights_s)).collect();
@@ -84,7 +84,7 @@ fn a_log_of_0_10_tells_every_rank_and_both_kinds_of_graphs() {
 }
 
 #[test]
-fn a_log_of_0_32_tells_a_warm_cache_and_pipeline_ranks() {
+fn a_log_of_0_32_reports_a_warm_cache_and_pipeline_ranks() {
     let log = one(V0_32);
     assert_eq!(log.compile_cache, Some(CompileCache::Warm));
     // The language model and a vision tower are compiled one after the other.

@@ -38,7 +38,7 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
         if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, &known.row) {
             let (least, most) = known.same_max_num_seqs;
             known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
-        } else if (u8::from(is_told(row)), score) > (u8::from(is_told(&known.row)), highest) {
+        } else if (u8::from(is_conclusive(row)), score) > (u8::from(is_conclusive(&known.row)), highest) {
             (known.row, known.same_max_num_seqs) = (row.clone(), alone);
         }
     }
@@ -50,7 +50,7 @@ fn is_candidate(row: &Row) -> bool {
 }
 
 /// Whether the load is long enough to show that the server keeps up.
-fn is_told(row: &Row) -> bool {
+fn is_conclusive(row: &Row) -> bool {
     row.slo.is_none() || row.keeps_up.is_some()
 }
 

@@ -72,7 +72,7 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
 }
 
 #[test]
-fn closed_loops_have_ten_requests_for_each_in_flight_unless_told() {
+fn closed_loops_have_ten_requests_for_each_in_flight_by_default() {
     let found = loads(&format!("concurrency = [4, 16]\n{LENGTHS}")).points;
     let of = |load: &LoadPoint| (load.generated.concurrency, load.generated.count());
     assert_eq!(of(&found[0]), (Some(4), 40));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_not_told_are_vllms_default_and_said_to_be() {
+    fn blocks_that_are_not_logged_are_vllms_default_with_a_note() {
         let gpu = read(&["[x] GPU KV cache size: 6,400 tokens, Maximum"]);
         assert_eq!(gpu.kv_blocks(), Some(400));
         assert!(gpu.note().unwrap().contains("16 tokens, vLLM's default"), "{gpu:?}");
