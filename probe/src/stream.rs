@@ -97,7 +97,7 @@ impl StreamReader {
             let max_tokens = self.max_tokens;
             return Err(Fault::new(
                 FaultKind::EndlessStream,
-                format!("{tokens} tokens, where {max_tokens} were asked for"),
+                format!("{tokens} tokens, where {max_tokens} were requested"),
             ));
         }
         Ok(Progress { has_tokens: tokens > before, is_done: self.is_done })

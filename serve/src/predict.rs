@@ -29,7 +29,7 @@ const MOST_AT_ONCE: u64 = 4096;
 /// Bytes of a step model without lookup tables; 25 to 75 KiB were seen.
 const MODEL_BYTES: usize = 96 * 1024;
 
-/// A step model that answers, and what it was asked for.
+/// A step model that answers, and the requested step.
 pub struct Compiled {
     served: Arc<Served>,
     efficiency: EfficiencyMode,

@@ -77,7 +77,7 @@ pub struct Replayable {
     notes: Vec<String>,
 }
 
-/// A simulation, with series where they were asked for.
+/// A simulation, with series where requested.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SimulationAnswer {
     #[serde(flatten)]

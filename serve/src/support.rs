@@ -148,7 +148,7 @@ impl Cell {
     }
 }
 
-/// The status that a source of times stands for; `None` for what a correction adds.
+/// The status of a source of times; `None` for what a correction adds.
 fn source(of: Provenance) -> Option<(Status, &'static str)> {
     match of {
         Provenance::Measured => Some((Status::Own, "measured")),

@@ -91,7 +91,7 @@ pub struct Argument {
     pub default: &'static str,
     /// What a user reads about it: a sentence without its full stop.
     pub help: &'static str,
-    /// What stands for the value in help, as `N`.
+    /// Placeholder of the value in help, as `N`.
     pub value_name: &'static str,
     /// Arguments without which it cannot be given, with the reason. One of each list is enough.
     pub needs: &'static [(&'static [&'static str], &'static str)],
@@ -172,7 +172,7 @@ impl Argument {
         self
     }
 
-    /// Sets what stands for the value in help.
+    /// Sets the placeholder of the value in help.
     #[must_use]
     pub const fn value(mut self, value_name: &'static str) -> Self {
         self.value_name = value_name;

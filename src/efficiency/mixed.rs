@@ -1,4 +1,4 @@
-//! Attention of a step that holds prefill chunks and decodes: engines give both to one variable-length call, while the
+//! Attention of a step with prefill chunks and decodes: engines give both to one variable-length call, while the
 //! tables time each kind alone.
 
 use super::curve::{DecodeCurve, PrefillCurve};

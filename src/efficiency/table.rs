@@ -40,7 +40,7 @@ pub struct Table {
     /// Path of the file; a built-in one has a name of its own.
     origin: String,
     text: Text,
-    /// The lines of the series that were asked for, by id.
+    /// The lines of the requested series, by id.
     points: Mutex<BTreeMap<usize, Arc<Points>>>,
     series: Mutex<KnownSeries>,
 }
@@ -54,7 +54,7 @@ enum Text {
     Packed(&'static PackedTable),
 }
 
-/// The series that were read, by name and the knots that were asked for, with the chip that their residuals hold for.
+/// The series that were read, by name and the requested knots, with the chip of their residuals.
 type KnownSeries = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series>)>;
 
 /// A line of values.

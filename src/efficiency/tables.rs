@@ -25,7 +25,7 @@ type TableCache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<Tabl
 /// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
 static BUILT_IN: TableCache = Mutex::new(BTreeMap::new());
 
-/// The kernels whose tables a folder of one GPU holds.
+/// The kernels whose tables are in a folder of one GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Folder {
     /// One's own, of whatever was measured.

@@ -1,4 +1,4 @@
-//! The highest rate that holds, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
+//! The highest rate that meets the limits, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
 
 /// Rates with what their probes said.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,8 +9,8 @@ pub struct Capacity<T> {
     pub fails: Option<(f64, T)>,
 }
 
-/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`. `probe` returns
-/// whether a rate holds, and other results. Rates below one that holds are taken to hold, and those above one that fails to fail.
+/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that passes, to a relative `precision`. `probe` returns
+/// whether a rate passes, and other results. Rates below one that passes are taken to pass, and those above one that fails to fail.
 /// `guess` turns the result at the highest rate into the rate from which the bracket grows. With a good one there are about
 /// 4 + log₂(1 / precision) probes.
 ///

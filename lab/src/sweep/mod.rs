@@ -1,4 +1,4 @@
-//! A grid of servers and loads, replayed configuration by configuration: the metrics of each, and the highest rate that holds limits
+//! A grid of servers and loads, replayed configuration by configuration: the metrics of each, and the highest rate within limits
 //! on latency. It prints nothing.
 //!
 //! ```

@@ -191,7 +191,7 @@ impl Point<'_> {
         Ok(row)
     }
 
-    /// The row of the highest rate that holds the limits; of the lowest rate if that breaks one.
+    /// The row of the highest rate that meets the limits; of the lowest rate if that breaks one.
     fn capacity(&self, slo: &Slo, replayed: impl Fn(f64) -> Result<Row, String>) -> Result<Row, String> {
         let mut replays = 0;
         let probe = |rate_per_s| {

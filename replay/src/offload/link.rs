@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// What is known of copies does not depend on the times at which they were asked for.
+    /// What is known of copies does not depend on the times at which they were submitted.
     #[test]
     fn steps_of_the_clock_change_nothing() {
         for contention in [1.0, 0.7] {

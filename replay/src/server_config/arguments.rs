@@ -61,7 +61,7 @@ pub static NOT_MODELLED: &[Argument] = &[
     Argument::not_modelled("max_lora_rank", LORA),
     Argument::not_modelled(
         "nnodes",
-        "is not asked for: GPUs beyond those of a link are reached over the network of the hardware file",
+        "is not needed: GPUs beyond those of a link are reached over the network of the hardware file",
     )
     .off(&["1"]),
     Argument::not_modelled("num_speculative_tokens", SPECULATION),

@@ -1,4 +1,4 @@
-//! Published traces in jsonl that say which prompts begin alike.
+//! Published traces in jsonl that say which prompts share a prefix.
 //!
 //! # Source
 //! Qin et al., "Mooncake: trading more storage for less computation", FAST 2025, and Cho et al., "LLMServingSim", IISWC 2024, with the

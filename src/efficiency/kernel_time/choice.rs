@@ -158,22 +158,22 @@ impl Choice<'_> {
         found.engine = found.engine.and_then(|_| Engine::parse(&found.key.engine, None));
         self.note_fallback(&found);
         let key = &found.key;
-        let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
+        let comparable = AttentionKey { engine: key.engine.clone(), ..wanted };
         let described = |key: &AttentionKey| {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        let kind = match alike.head_size {
+        let kind = match comparable.head_size {
             HeadSize::Indexer => Some("indexers were"),
             HeadSize::Latent => Some("latent attention was"),
             HeadSize::Sparse | HeadSize::Plain(_) => None,
         };
-        if let Some(kind) = kind.filter(|_| alike.head_size != key.head_size) {
+        if let Some(kind) = kind.filter(|_| comparable.head_size != key.head_size) {
             self.note(format_args!("{kind} not measured; fallback: grouped-query kernels of heads {}", key.head_size));
-        } else if *key != alike {
-            self.note(format_args!("not measured for {}; fallback: {}", described(&alike), described(key)));
+        } else if *key != comparable {
+            self.note(format_args!("not measured for {}; fallback: {}", described(&comparable), described(key)));
         }
-        let at_best = found.at_best(*key == alike);
+        let at_best = found.at_best(*key == comparable);
         Ok((found, at_best))
     }
 
@@ -216,9 +216,9 @@ impl Choice<'_> {
         self.note(format_args!("measured under another recurrence; fallback: {key} with the same number of channels"));
         let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
-        let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
+        let comparable = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
         let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
-        Ok(Some(FamilyCurve::State(curve.looked_up_with(alike))))
+        Ok(Some(FamilyCurve::State(curve.looked_up_with(comparable))))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<FamilyCurve> {
