@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         collect(Path::new(folder), &mut files)?;
     }
     files.sort();
-    // FNV-1a: it tells builds apart and withstands nobody.
+    // FNV-1a: it distinguishes builds, and is no cryptographic hash.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for file in &files {
         let name: Vec<u8> = file.iter().flat_map(|part| part.as_encoded_bytes()).copied().collect();

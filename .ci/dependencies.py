@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges the resolved dependencies by the lists of deny.toml: licences, duplicate versions, sources. It needs no tool beside cargo.
+"""Judges the resolved dependencies by the lists of deny.toml: licences, duplicate versions, sources. It needs no tool other than cargo.
 
 cargo-deny judges the same, and security advisories as well."""
 

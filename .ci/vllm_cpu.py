@@ -168,7 +168,7 @@ class Checks:
         return done.stdout
 
     def ingest(self, name, files, counts, labels):
-        """Reads files of one run beside its /metrics, and compares these counts."""
+        """Reads files of one run together with its /metrics, and compares these counts."""
         out = self.run("ingest", *files, "--out", self.folder / name, "--force", "--format", "json", "--experiment", name, *labels)
         totals = {of["name"]: of for of in json.loads(out)["metrics"]} if out else {}
         for count in counts if out else ():

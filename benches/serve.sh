@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The speed of `ridgepoint serve` on this machine: steps per second, their latency at half of the aim of 15,000, replays, and steps beside
+# The speed of `ridgepoint serve` on this machine: steps per second, their latency at half of the aim of 15,000, replays, and steps with
 # many idle and slow clients. Needs curl and builds in release. Figures are printed with the load of the machine and not judged.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,7 +34,7 @@ steps() { # heading, connections, rate, idle clients
 
 steps 'steps, 16 connections, as fast as they are answered' 16 0 0
 steps 'steps, 16 connections, 7,500 per second' 16 7500 0
-steps "steps beside $clients idle and slow clients" 16 2000 "$clients"
+steps "steps with $clients idle and slow clients" 16 2000 "$clients"
 
 printf '\n== replays of 16,800 requests (load %s)\n' "$(cut -d ' ' -f 1-3 /proc/loadavg)"
 replay='{"model": "llama-3.1-8b", "hardware": "h100", "request_rate": 14, "num_requests": 16800, "input_len": 500, "output_len": 200}'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Derives serve/src/measured.json, the measured runs that the page shows: aggregated metrics of public serving runs with predictions
-beside, as `ridgepoint evaluate serving` prints them. It compares; with --write it writes. RIDGEPOINT_DATA names the measurements."""
+as `ridgepoint evaluate serving` prints them. It compares; with --write it writes. RIDGEPOINT_DATA names the measurements."""
 
 import json
 import os

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::arguments;
-use crate::arguments::{Engines, Given, Kind, Rows, Section};
+use crate::arguments::{ArgumentRows, Engines, Given, Kind, Section};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::input::{Keys, Log, NumberRange, parse_json};
@@ -195,7 +195,7 @@ impl Deployment {
 
     fn from_map(origin: &str, map: &Map<String, Value>) -> Result<Self> {
         let log = Log::default();
-        let given = Rows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM).read("", map, &log);
+        let given = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM).read("", map, &log);
         let deployment = Deployment::checked(&given, &log);
         Ok(log.finish(origin, Some(deployment))?.0)
     }

@@ -127,7 +127,7 @@ impl StepEstimate {
 }
 
 impl OperatorEstimate {
-    /// An overhead beside the operators, as a correction adds it.
+    /// An overhead in addition to the operators, as a correction adds it.
     pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,

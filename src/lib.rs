@@ -42,7 +42,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`latency`] | the six delays that a serving simulator asks for |
+//! | [`latency`] | the trait that a serving simulator calls: step times, host delays, copies of KV blocks |
 //! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
 //! | `estimate`, [`step_report`] | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
 //! | [`correction`] | overheads and biases of real engines, as coefficients with physical units |

@@ -19,7 +19,7 @@ pub const NS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a microsecond.
 pub const NS_PER_US: u64 = 1_000;
 
-/// Whether a value is the zero of its type, which JSON leaves out of some objects.
+/// Returns true for a default value. Used to omit such fields from JSON.
 pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

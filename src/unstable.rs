@@ -6,7 +6,7 @@ pub use crate::step_model::StepRequests;
 /// How close kernels come to the roofline: tables, curves and kernel models.
 pub mod efficiency {
     pub use crate::efficiency::kernel_time::is_within_another;
-    pub use crate::efficiency::tables::{Found, if_any};
+    pub use crate::efficiency::tables::{SeriesMatch, if_any};
     pub use crate::efficiency::{Tables, Timer};
     pub use crate::engine::ENGINES;
 
@@ -14,8 +14,8 @@ pub mod efficiency {
     pub mod curve {
         pub use crate::efficiency::collective_curve::CollectiveCurve;
         pub use crate::efficiency::curve::{
-            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, expert_layer_distance, mean_attention,
-            stand_in_weight,
+            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, expert_layer_distance, fallback_weight,
+            mean_attention,
         };
     }
     /// Families of kernels and the keys of their series.

@@ -68,7 +68,7 @@ _PREFILL = {
         "max_tokens": 262144,
     },
 }
-# FLOP are quadratic in the lengths: a few huge cases would eat the budget and tell nothing new.
+# FLOP are quadratic in the lengths: a few huge cases would use up the budget and add nothing.
 _PREFILL_MAX_FLOP = {"tiny": 1e9, "quick": 3e12, "default": 1e13, "full": 6e13}
 
 _DECODE = {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the kernels of a serving step on this machine's GPU and writes the csv files that calibration reads.
 
-Usage and method: README.md beside this file.
+Usage and method: README.md next to this file.
 """
 
 import argparse

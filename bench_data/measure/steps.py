@@ -3,7 +3,7 @@
 
 Kernels are those of `--engine vllm` for attention and of the kit for the rest, with weights and a KV cache of every layer's own. A step is
 what vLLM's model runner launches from the embedding to the greedy token. There is no scheduler, and no host work but the launches.
-Usage: README.md beside this file.
+Usage: README.md next to this file.
 """
 
 import argparse

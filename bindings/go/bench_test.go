@@ -24,7 +24,7 @@ func BenchmarkStepTime(b *testing.B) {
 	}
 }
 
-// 64 decodes beside a chunk that is not its prompt's last: what samples must be said then.
+// 64 decodes with a chunk that is not its prompt's last: what samples must be said then.
 func BenchmarkStepTimeWithAChunk(b *testing.B) {
 	m := llama8b(b)
 	batch := append(decodes(64), &Request{NumScheduledTokens: 2048, Partial: true})

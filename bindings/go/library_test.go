@@ -16,7 +16,7 @@ import (
 	"ridgepoint/tables"
 )
 
-// The ridgepoint command beside the library: RIDGEPOINT_BIN says where it is.
+// The ridgepoint command, compared with the library: RIDGEPOINT_BIN says where it is.
 func command(t testing.TB, stdin string, arguments ...string) []byte {
 	t.Helper()
 	path := os.Getenv("RIDGEPOINT_BIN")

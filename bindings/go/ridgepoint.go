@@ -54,13 +54,13 @@ type Deployment struct {
 	DisableCustomAllReduce  bool   `json:"disable_custom_all_reduce,omitempty"`
 }
 
-// Options are choices beside model and GPU. The zero value has the defaults.
+// Options are choices other than model and GPU. The zero value has the defaults.
 type Options struct {
 	Deployment Deployment
 	Correction string // "none", "global", "auto" or the path of a file that `ridgepoint fit` wrote; empty: auto
 	Efficiency string // "tables" or "ideal"; empty: tables
 	DataDir    string // folder whose models/, hardware/ and bench_data/ come before what is built in
-	// Texts in place of files: a config.json, the files beside it, a GPU's TOML file. The names of the model and of the GPU are then
+	// Texts in place of files: a config.json, the files next to it, a GPU's TOML file. The names of the model and of the GPU are then
 	// labels only.
 	ModelConfigJSON, ModelQuantConfigJSON, ModelGenerationConfigJSON, HardwareTOML string
 	// The text of a file of measured KV transfers, which `ridgepoint ingest --output-transfers` writes; empty: those of the GPU's link.

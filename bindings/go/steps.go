@@ -167,7 +167,7 @@ const (
 )
 
 // KVTransferTime is the time to copy so many bytes of KV blocks between the GPU and host memory, or host memory and a disk, while nothing else is copied, in whole
-// microseconds. The copy runs beside the steps, and a request that loads its blocks waits for it. A GPU whose link to the host is not known,
+// microseconds. The copy runs concurrently with the steps, and a request that loads its blocks waits for it. A GPU whose link to the host is not known,
 // a negative number of bytes and an unknown direction return [latency.NoAnswer]; [Model.Err] has the reason.
 func (m *Model) KVTransferTime(direction TransferDirection, bytes int64) int64 {
 	us, err := m.KVTransferTimeUs(direction, bytes)

@@ -120,7 +120,7 @@ def quoted(description, indent):
 def made(name, section, description, choice, arguments):
     """The lines of a class."""
     of_section = {one["name"]: one for one in arguments if one["section"] == section and one["flag"]}
-    modelled = [key for key, one in of_section.items() if one["standing"] == "modelled"]
+    modelled = [key for key, one in of_section.items() if one["support"] == "modelled"]
     required = choice.get("required", [])
     others = choice.get("only") or [key for key in modelled if key not in choice.get("without", [])]
     first = choice.get("first", [])

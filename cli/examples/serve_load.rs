@@ -1,4 +1,4 @@
-//! Loads a running `ridgepoint serve`: requests as fast as they are answered or at a rate, beside clients that are idle or slow.
+//! Loads a running `ridgepoint serve`: requests as fast as they are answered or at a rate, while other clients are idle or slow.
 //! `benches/serve.sh` runs it: `serve_load ADDRESS SECONDS CONNECTIONS RATE IDLE`. At a rate, a request counts from the time at which it
 //! was due, so that a slow answer delays none of the others unseen.
 #![expect(

@@ -58,20 +58,20 @@ fn flags(of: &ArgumentEntry) -> String {
 
 fn list(arguments: &[ArgumentEntry], page: &mut Page) {
     for of_section in arguments.chunk_by(|a, b| a.section == b.section) {
-        let modelled: Vec<&ArgumentEntry> = of_section.iter().filter(|of| of.standing == "modelled").collect();
+        let modelled: Vec<&ArgumentEntry> = of_section.iter().filter(|of| of.support == "modelled").collect();
         if let Some(first) = modelled.first() {
             page.line(heading(first.section));
             modelled.iter().for_each(|of| page.paragraph(&label(of), &meaning(of)));
             page.blank();
         }
     }
-    let of_standing = |standing: &'static str| arguments.iter().filter(move |of| of.standing == standing);
-    if of_standing("not_modelled").next().is_some() {
+    let of_support = |support: &'static str| arguments.iter().filter(move |of| of.support == support);
+    if of_support("not_modelled").next().is_some() {
         page.line("Refused if the value switches something on");
-        of_standing("not_modelled").for_each(|of| page.paragraph(&label(of), of.help));
+        of_support("not_modelled").for_each(|of| page.paragraph(&label(of), of.help));
         page.blank();
     }
-    let ignored: Vec<&str> = of_standing("without_influence").map(|of| of.name).collect();
+    let ignored: Vec<&str> = of_support("without_influence").map(|of| of.name).collect();
     if !ignored.is_empty() {
         page.paragraph("", &format!("Accepted and without influence on times: {}.", ignored.join(", ")));
         page.blank();
@@ -105,7 +105,7 @@ fn one_argument(of: &ArgumentEntry, page: &mut Page) {
         page.fact("also in", object);
     }
     page.fact("engines", &of.engines.join(", "));
-    page.fact("standing", &of.standing.replace('_', " "));
+    page.fact("support", &of.support.replace('_', " "));
     for need in &of.needs {
         page.fact("needs", &because(&need.one_of.join(" or "), need.reason));
     }

@@ -12,7 +12,7 @@ use ridgepoint_lab::prediction::{PREDICTION_ARGUMENTS, Prediction, prediction_ar
 
 use crate::data_dir::refuse_unread_tables;
 use crate::flags::{self, FlagRows, Flags};
-use crate::input_paths::Named;
+use crate::input_paths::NamedPath;
 use crate::outcome::{Failure, Format};
 
 /// Flags of every subcommand.
@@ -26,7 +26,7 @@ pub struct Common {
     pub data_dir: Option<PathBuf>,
     /// What the command line names besides outputs.
     #[arg(skip)]
-    pub named: Vec<Named>,
+    pub named: Vec<NamedPath>,
 }
 
 impl Common {
@@ -42,7 +42,7 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         match &self.data_dir {
             Some(dir) if !dir.is_dir() => Err(Failure::input(format!(
-                "--data-dir {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                "--data-dir {}: no such folder; give one that contains hardware/, models/ or bench_data/",
                 dir.display()
             ))),
             Some(dir) => refuse_unread_tables(dir),

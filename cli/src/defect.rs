@@ -46,7 +46,7 @@ fn described(panic: &PanicHookInfo<'_>) -> String {
     format!("{}{place}", text.unwrap_or("unknown").replace('\n', " "))
 }
 
-/// The error. Arguments that are paths of files tell what was probably read.
+/// The error. Arguments that are paths of files show what was probably read.
 fn message(panic: &str, arguments: &[OsString]) -> String {
     let value = |argument: &OsString| {
         let text = argument.to_string_lossy();

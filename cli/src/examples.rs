@@ -95,7 +95,7 @@ row per request. docs/ingest.md has their columns, and why rows are left out.";
 #[cfg(feature = "probe")]
 pub const PROBE: &str = "\
 Examples:
-  A server that has just started: its first request beside warm ones, and what the difference is:
+  A server that has just started: its first request compared with warm ones, and where the difference comes from:
     ridgepoint probe http://127.0.0.1:8000
   From a measurement to predictions of one's own server:
     ridgepoint probe http://127.0.0.1:8000 --ladder-input-len 128,512,2048 --ladder-concurrency 1,4,16 --out mine.jsonl.gz

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use ridgepoint::arguments::{Argument, Kind, Section, Standing};
+use ridgepoint::arguments::{Argument, ArgumentSupport, Kind, Section};
 use ridgepoint_replay::server_config::server_arguments;
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
         .long(flag(row.name))
         .help(format!("{}{default}", row.help))
         .help_heading(heading(row.section))
-        .hide(row.standing != Standing::Modelled)
+        .hide(row.support != ArgumentSupport::Modelled)
         .visible_aliases(row.aliases.iter().map(|name| flag(name)))
         .conflicts_with_all(row.excludes.iter().map(|(other, _)| *other));
     if row.name.contains('_') {
@@ -129,7 +129,7 @@ pub fn with_two_dashes(arguments: &[OsString]) -> Vec<OsString> {
     flags.iter().map(|flag| spelled(flag).unwrap_or_else(|| flag.clone())).chain(rest.iter().cloned()).collect()
 }
 
-/// Reads the text of a flag. Files are told from names by the type of their parser.
+/// Reads the text of a flag. The type of a parser distinguishes files from names.
 fn parser(row: &'static Argument) -> ValueParser {
     match row.kind {
         Kind::File => value_parser!(PathBuf),

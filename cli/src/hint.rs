@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::error::ContextKind;
-use ridgepoint::arguments::Standing;
+use ridgepoint::arguments::ArgumentSupport;
 use ridgepoint::{Error, ErrorKind};
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_replay::server_config::NOT_MODELLED;
@@ -17,7 +17,7 @@ pub fn not_modelled(error: &clap::Error) -> Option<String> {
     let flag = given.split(['=', ' ']).next()?;
     let key = flag.trim_start_matches('-').replace('-', "_");
     let row = NOT_MODELLED.iter().find(|row| row.name == key)?;
-    let Standing::NotModelled(answer) = row.standing else { return None };
+    let ArgumentSupport::NotModelled(answer) = row.support else { return None };
     Some(format!("{flag} {answer} (README, Support and limits)"))
 }
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
-/// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
+/// Arguments whose values are written, in addition to all that begin with `output`, and the one whose folders are known. A path in any other
 /// argument is read.
 const NOT_READ: [&str; 6] = ["out", "markdown", "trace", "plot", "training_tables", "data_dir"];
 /// A value of an argument that names no output.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedPath {
     /// The value as typed.
     pub value: PathBuf,
     /// Whether it is a path, and not a name that may be one.
@@ -19,7 +19,7 @@ pub struct Named {
 }
 
 /// The values of the arguments of the command that name no output.
-pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
+pub fn named(command: &Command, matches: &ArgMatches) -> Vec<NamedPath> {
     let mut found = Vec::new();
     for argument in command.get_arguments() {
         let (id, is_path) =
@@ -29,7 +29,7 @@ pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
             && !(NOT_READ.contains(&id) || id.starts_with("output_"))
             && let Ok(Some(values)) = matches.try_get_raw(id)
         {
-            found.extend(values.map(|value| Named { value: value.into(), is_path }));
+            found.extend(values.map(|value| NamedPath { value: value.into(), is_path }));
         }
     }
     if let Some((name, matches)) = matches.subcommand()

@@ -16,7 +16,7 @@ fn tidy_up_on_signals() {
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else { return };
     std::thread::spawn(move || {
         // A server ends by itself, after the requests that run; a second signal ends it at once.
-        if let Some(signal) = signals.forever().find(|_| !is_told_to_a_server()) {
+        if let Some(signal) = signals.forever().find(|_| !stops_server()) {
             ridgepoint_cli::remove_unfinished();
             // Ends the process by the signal, so that a shell's loop ends too; not if it is the first of a container.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -27,7 +27,7 @@ fn tidy_up_on_signals() {
 
 /// Whether a server runs, and now hears of the signal.
 #[cfg(unix)]
-fn is_told_to_a_server() -> bool {
+fn stops_server() -> bool {
     #[cfg(feature = "serve")]
     return ridgepoint_cli::stop_server();
     #[cfg(not(feature = "serve"))]

@@ -63,7 +63,7 @@ struct Listening<'a> {
     url: &'a str,
 }
 
-/// Serves until the process is told to stop.
+/// Serves until the process gets a signal to stop.
 ///
 /// # Errors
 /// A token that cannot be read; an address that cannot be listened on.

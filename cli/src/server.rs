@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::arguments::{Argument, Section, Standing};
+use ridgepoint::arguments::{Argument, ArgumentSupport, Section};
 use ridgepoint::{DEPLOYMENT_ARGUMENTS, Deployment, Options};
 use ridgepoint_lab::served::{Served, both, served};
 use ridgepoint_replay::server_config::{ServedEngine, ServerConfig, server_arguments};
@@ -22,7 +22,7 @@ pub struct OfServer;
 impl FlagRows for OfServer {
     fn rows() -> Vec<&'static Argument> {
         // A flag that is not modelled is unknown, and the hint says why.
-        let is_possible = |row: &&Argument| row.is_flag && !matches!(row.standing, Standing::NotModelled(_));
+        let is_possible = |row: &&Argument| row.is_flag && !matches!(row.support, ArgumentSupport::NotModelled(_));
         server_arguments().iter().filter(is_possible).collect()
     }
 }

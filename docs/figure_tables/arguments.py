@@ -25,7 +25,7 @@ def of_section(section):
     """The modelled arguments of a section."""
 
     def listed(reports):
-        arguments = [one for one in reports.read("arguments", section)["arguments"] if one["standing"] == "modelled"]
+        arguments = [one for one in reports.read("arguments", section)["arguments"] if one["support"] == "modelled"]
         rows = [[names(one), cell(value(one)), cell(one["default"]), cell(one["help"])] for one in arguments]
         return lines(["argument", "value", "default", "meaning"], rows)
 
@@ -33,13 +33,13 @@ def of_section(section):
 
 
 def not_modelled(reports):
-    arguments = [one for one in reports.read("arguments")["arguments"] if one["standing"] == "not_modelled"]
+    arguments = [one for one in reports.read("arguments")["arguments"] if one["support"] == "not_modelled"]
     return lines(["argument", "why it is refused"], [[names(one), cell(one["help"])] for one in arguments])
 
 
 def without_influence(reports):
     arguments = reports.read("arguments")["arguments"]
-    return [", ".join(names(one) for one in arguments if one["standing"] == "without_influence") + "."]
+    return [", ".join(names(one) for one in arguments if one["support"] == "without_influence") + "."]
 
 
 TABLES = {f"arguments-{section}": of_section(section) for section in ["server", "deployment", "scheduler", "prediction", "load"]}

@@ -44,7 +44,7 @@ def own_tables(reports):
 
 
 def kernel_bars(reports):
-    """The same errors beside what was aimed at, and whether it holds."""
+    """The same errors with their aims, and whether each is met."""
     families = [
         ("GEMM", ["gemm"], 3, 6),
         ("attention", ["prefill", "decode"], 3, 6),

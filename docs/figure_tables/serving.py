@@ -52,7 +52,7 @@ def nothing_fitted(reports):
 
 
 def serving(reports):
-    """The README's table: medians of whole runs, beside other predictors of the same runs and published figures of others."""
+    """The README's table: medians of whole runs, with other predictors of the same runs and published figures of others."""
     report = left_out(reports)
 
     def row(label, summaries):
@@ -71,7 +71,7 @@ def serving(reports):
 
 
 def bars(reports):
-    """What was aimed at beside what is, and whether it holds."""
+    """Aims and actual figures, and whether each is met."""
     report, of_loops = left_out(reports), closed_loop(reports, "global", "vllm")
     of_steps = sampled_steps(reports, "--judge-from", "0.6")
     summary, runs_of = report["summary"], report["experiments"]
@@ -105,7 +105,7 @@ def bars(reports):
         ("closed loops, vLLM, models with experts, TPOT, median error", "≤ 15", at_most(tpot(MOE), 15)),
     ]
     rows = [[what, aim, found, "yes" if holds else "**no**"] for what, aim, (found, holds) in lines]
-    return table(["figure, %", "aim", "is", "holds"], rows)
+    return table(["figure, %", "aim", "is", "met"], rows)
 
 
 def layers(reports):

@@ -92,7 +92,7 @@ pub fn token_table(bytes: &[u8]) {
 pub fn vllm_log(bytes: &[u8]) {
     let path = read_as("vllm-log", bytes);
     let Ok(mut starts) = read_start_logs(&path) else { return };
-    // A mutated log may have thousands of starts and tell sizes that no model is split by.
+    // A mutated log may have thousands of starts and report sizes that no model is split by.
     starts.truncate(4);
     let prior = Rates::new(&H100, Storage::Nvme, None);
     if let Ok(fit) = compare(&starts, (&LLAMA, &H100), &Deployment::default(), &ideal(), &prior) {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_from_texts() {
+    fn numbers_are_distinguished_from_texts() {
         finite(&(Some(1.5), "inf \" NaN \\", "information", [0.0]));
         for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
             assert!(std::panic::catch_unwind(|| finite(&("a\"", Some(bad)))).is_err(), "{bad}");

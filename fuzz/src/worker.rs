@@ -140,7 +140,7 @@ impl Worker<'_> {
     }
 
     fn found(&mut self, kind: &str, message: &str, bytes: &[u8]) {
-        // Numbers tell no findings apart.
+        // Numbers do not distinguish findings.
         let name = if kind == "panic" {
             message.chars().filter(|c| !c.is_ascii_digit()).take(100).collect()
         } else {
@@ -206,7 +206,7 @@ fn hash(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// CPU time of a task of this process, where the system tells.
+/// CPU time of a task of this process, where the system reports it.
 fn cpu(task: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))

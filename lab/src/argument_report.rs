@@ -1,6 +1,6 @@
 //! The arguments that ridgepoint knows, as the command lists them and the server describes them.
 
-use ridgepoint::arguments::{Argument, Section, Standing};
+use ridgepoint::arguments::{Argument, ArgumentSupport, Section};
 use ridgepoint_replay::server_config::server_arguments;
 use ridgepoint_replay::workload::load_arguments;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub struct ArgumentEntry {
     /// Engines that have it.
     pub engines: Vec<&'static str>,
     /// `modelled`, `without_influence` (accepted whatever its value is) or `not_modelled` (refused if its value switches something on).
-    pub standing: &'static str,
+    pub support: &'static str,
     /// What it is, or why it is not modelled.
     pub help: &'static str,
     /// JSON schema of its values.
@@ -41,9 +41,9 @@ pub struct ArgumentEntry {
     /// The default or the rule that it follows, in words; empty where none is worth a word.
     pub default: &'static str,
     /// Arguments without which it cannot be given.
-    pub needs: Vec<Need>,
+    pub needs: Vec<NeededArguments>,
     /// Arguments with which it cannot be given.
-    pub excludes: Vec<Exclusion>,
+    pub excludes: Vec<ExcludedArgument>,
     /// The object in which the engine nests it. It may be given at the top level as well.
     pub within: Option<&'static str>,
     /// Whether a server cannot be described without it.
@@ -55,7 +55,7 @@ pub struct ArgumentEntry {
 /// Arguments of which one must be given, too.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Need {
+pub struct NeededArguments {
     /// Their names.
     pub one_of: &'static [&'static str],
     /// The reason; empty if it is plain.
@@ -65,7 +65,7 @@ pub struct Need {
 /// An argument that cannot be given, too.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Exclusion {
+pub struct ExcludedArgument {
     /// Its name.
     pub name: &'static str,
     /// The reason.
@@ -90,24 +90,24 @@ impl Default for ArgumentReport {
 
 impl ArgumentEntry {
     fn new(row: &Argument) -> Self {
-        let standing = match row.standing {
-            Standing::Modelled => "modelled",
-            Standing::WithoutInfluence => "without_influence",
-            Standing::NotModelled(_) => "not_modelled",
+        let support = match row.support {
+            ArgumentSupport::Modelled => "modelled",
+            ArgumentSupport::WithoutInfluence => "without_influence",
+            ArgumentSupport::NotModelled(_) => "not_modelled",
         };
         ArgumentEntry {
             name: row.name,
             aliases: row.aliases,
             section: row.section,
             engines: row.engines.names(),
-            standing,
+            support,
             help: row.help,
             schema: row.schema(),
             must_be: row.expected(),
             value_name: row.value_name,
             default: row.default,
-            needs: row.needs.iter().map(|(one_of, reason)| Need { one_of, reason }).collect(),
-            excludes: row.excludes.iter().map(|(name, reason)| Exclusion { name, reason }).collect(),
+            needs: row.needs.iter().map(|(one_of, reason)| NeededArguments { one_of, reason }).collect(),
+            excludes: row.excludes.iter().map(|(name, reason)| ExcludedArgument { name, reason }).collect(),
             within: row.within,
             is_required: row.is_required,
             flag: row.is_flag.then(|| format!("--{}", row.name.replace('_', "-"))),

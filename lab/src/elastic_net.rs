@@ -14,10 +14,10 @@ const BLOCKS: usize = 5;
 /// Penalties that are tried, the greatest first: a quarter of a decade apart.
 const PENALTIES: i32 = 25;
 /// The greatest penalty is taken whose error is at most this share above the least.
-const AS_GOOD: f64 = 0.02;
+const ERROR_TOLERANCE: f64 = 0.02;
 /// Rounds over all columns, at most, and the change of a coefficient below which they end, in deviations of the target.
 const ROUNDS: usize = 5000;
-const STILL: f64 = 1e-10;
+const CONVERGED_CHANGE: f64 = 1e-10;
 
 /// What is paid for a coefficient `b` of standardised columns, times λ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,9 +36,9 @@ impl fmt::Display for Penalty {
     }
 }
 
-/// A row: its columns and its target.
+/// One row of the data: its columns and its target.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct Observation {
     /// Columns.
     pub x: Vec<f64>,
     /// Target.
@@ -62,7 +62,7 @@ pub struct Line {
 /// # Formula
 /// The least `Σ (y − a − b·x)² / 2n + λ · penalty(b)` over standardised columns and targets. An intercept that would be negative is 0:
 /// the problem is convex.
-pub fn fit(rows: &[Row], penalty: Penalty, non_negative: bool) -> Option<Line> {
+pub fn fit(rows: &[Observation], penalty: Penalty, non_negative: bool) -> Option<Line> {
     let standard = Standard::of(rows)?;
     let size = rows.len() / BLOCKS;
     if size == 0 {
@@ -73,7 +73,7 @@ pub fn fit(rows: &[Row], penalty: Penalty, non_negative: bool) -> Option<Line> {
         .map(|rows| Moments::of(rows, &standard))
         .collect();
     let before: Vec<Moments> = (1..=BLOCKS).map(|until| Moments::sum(&blocks[..until])).collect();
-    let problem = |moments| Problem { moments, standard: &standard, penalty, non_negative };
+    let problem = |moments| PenalisedProblem { moments, standard: &standard, penalty, non_negative };
     let penalties: Vec<f64> = (0..PENALTIES).map(|at| 10f64.powf(-0.25 * f64::from(at))).collect();
     let mut errors = vec![0.0; penalties.len()];
     for (training, judged) in before.iter().zip(&blocks[1..]) {
@@ -84,7 +84,7 @@ pub fn fit(rows: &[Row], penalty: Penalty, non_negative: bool) -> Option<Line> {
         }
     }
     let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = least * (1.0 + AS_GOOD).powi(2);
+    let most = least * (1.0 + ERROR_TOLERANCE).powi(2);
     let chosen = errors.iter().position(|error| *error <= most)?;
     let (mut a, mut b) = (0.0, DVector::zeros(standard.columns()));
     for lambda in &penalties[..=chosen] {
@@ -101,7 +101,7 @@ struct Standard {
 }
 
 impl Standard {
-    fn of(rows: &[Row]) -> Option<Self> {
+    fn of(rows: &[Observation]) -> Option<Self> {
         let count = rows.len() as f64;
         let width = rows.first()?.x.len() + 1;
         let mean = rows.iter().fold(DVector::zeros(width), |sum, row| sum + row.vector()) / count;
@@ -119,7 +119,7 @@ impl Standard {
     }
 
     /// A row in deviations from the means; 0 where all are equal.
-    fn scaled(&self, row: &Row) -> DVector<f64> {
+    fn scaled(&self, row: &Observation) -> DVector<f64> {
         (row.vector() - &self.mean).zip_map(&self.sd, |x, sd| if sd > 0.0 { x / sd } else { 0.0 })
     }
 
@@ -138,7 +138,7 @@ impl Standard {
     }
 }
 
-impl Row {
+impl Observation {
     fn vector(&self) -> DVector<f64> {
         DVector::from_iterator(self.x.len() + 1, self.x.iter().copied().chain([self.y]))
     }
@@ -152,7 +152,7 @@ struct Moments {
 }
 
 impl Moments {
-    fn of(rows: &[Row], standard: &Standard) -> Self {
+    fn of(rows: &[Observation], standard: &Standard) -> Self {
         let width = standard.sd.len();
         let mut sums = Moments { count: 0.0, first: DVector::zeros(width), second: DMatrix::zeros(width, width) };
         for row in rows {
@@ -183,14 +183,14 @@ impl Moments {
 }
 
 /// A penalised problem of least squares.
-struct Problem<'a> {
+struct PenalisedProblem<'a> {
     moments: &'a Moments,
     standard: &'a Standard,
     penalty: Penalty,
     non_negative: bool,
 }
 
-impl Problem<'_> {
+impl PenalisedProblem<'_> {
     /// Moves the coefficients to the minimum, and returns the intercept.
     fn solve(&self, b: &mut DVector<f64>, lambda: f64) -> f64 {
         let mean = &self.moments.first / self.moments.count;
@@ -225,7 +225,7 @@ impl Problem<'_> {
                 change = change.max((value - b[at]).abs());
                 b[at] = value;
             }
-            if change < STILL {
+            if change < CONVERGED_CHANGE {
                 return;
             }
         }
@@ -239,12 +239,12 @@ mod tests {
     use rand_pcg::Pcg64;
 
     /// `y = 50 + 3·x₀ − 2·x₁ + 0·x₂`, in columns of very different sizes, with noise of a hundredth of its deviation.
-    fn rows(seed: u64, count: usize) -> Vec<Row> {
+    fn rows(seed: u64, count: usize) -> Vec<Observation> {
         let mut random = Pcg64::seed_from_u64(seed);
         let row = |_| {
             let x = [100.0, 1e-3, 1e6].map(|size| size * random.random_range(0.0..1.0f64));
             let noise = random.random_range(-1.0..1.0f64);
-            Row { y: 50.0 + 3.0 * x[0] - 2e5 * x[1] + noise, x: x.to_vec() }
+            Observation { y: 50.0 + 3.0 * x[0] - 2e5 * x[1] + noise, x: x.to_vec() }
         };
         (0..count).map(row).collect()
     }
@@ -271,8 +271,10 @@ mod tests {
         assert!(line.coefficients[0].unwrap() > 1.0 && line.coefficients[1].unwrap().abs() <= 0.0, "{line:?}");
         assert!(line.intercept >= 0.0, "{line:?}");
         // y = 10·x − 20: without an intercept the least squares are Σxy / Σx².
-        let rows: Vec<Row> =
-            (0..100).map(|at| f64::from(at % 10) + 2.0).map(|x| Row { x: vec![x], y: 10.0 * x - 20.0 }).collect();
+        let rows: Vec<Observation> = (0..100)
+            .map(|at| f64::from(at % 10) + 2.0)
+            .map(|x| Observation { x: vec![x], y: 10.0 * x - 20.0 })
+            .collect();
         let (xy, xx) = rows.iter().fold((0.0, 0.0), |(xy, xx), row| (xy + row.x[0] * row.y, xx + row.x[0] * row.x[0]));
         let line = fit(&rows, Penalty::Ridge, true).unwrap();
         assert!(
@@ -286,13 +288,14 @@ mod tests {
     #[test]
     fn a_penalty_weighs_a_deviation() {
         // One column of deviation 1, y = x: ridge gives 1 / (1 + λ), lasso 1 − λ.
-        let rows: Vec<Row> =
-            (0..10).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).map(|x| Row { x: vec![x], y: x }).collect();
+        let rows: Vec<Observation> =
+            (0..10).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).map(|x| Observation { x: vec![x], y: x }).collect();
         let standard = Standard::of(&rows).unwrap();
         let moments = Moments::of(&rows, &standard);
         for (penalty, expected) in [(Penalty::Ridge, 0.8), (Penalty::Lasso, 0.75)] {
             let mut b = DVector::zeros(1);
-            Problem { moments: &moments, standard: &standard, penalty, non_negative: false }.solve(&mut b, 0.25);
+            PenalisedProblem { moments: &moments, standard: &standard, penalty, non_negative: false }
+                .solve(&mut b, 0.25);
             assert!((b[0] - expected).abs() < 1e-9, "{penalty:?}: {b}");
         }
     }
@@ -302,7 +305,7 @@ mod tests {
         let rows = rows(1, 4);
         assert_eq!(fit(&rows, Penalty::Ridge, false), None);
         assert_eq!(fit(&[], Penalty::Ridge, false), None);
-        let constant = vec![Row { x: vec![1.0], y: 3.0 }; 50];
+        let constant = vec![Observation { x: vec![1.0], y: 3.0 }; 50];
         assert_eq!(fit(&constant, Penalty::Lasso, false), None);
         let mut with_constant = super::tests::rows(2, 100);
         with_constant.iter_mut().for_each(|row| row.x[2] = 7.0);

@@ -147,7 +147,7 @@ pub fn predicted(latency: &dyn LatencyModel, scatter: Option<Scatter>, sizes: &S
         }
         None => found
             .notes
-            .push("standard deviations are left out: no correction tells how measured times scatter".to_owned()),
+            .push("standard deviations are left out: no correction has the scatter of measured times".to_owned()),
     }
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Engines, Given, Kind, Rows, Section};
+use ridgepoint::arguments::{ArgumentRows, Engines, Given, Kind, Section};
 use ridgepoint::{EfficiencyMode, Engine, Options};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ arguments! {
         Kind::Name(&["tables", "ideal"]), engines(Engines::ALL), value("KIND"), default("tables");
     engine: String = "vllm".to_owned(), "Serving engine whose kernels are predicted; the scheduler is always vLLM's",
         Kind::Name(&["vllm", "sglang", "trtllm"]), engines(Engines::ALL), value("NAME"), default("vllm");
-    engine_version: Option<String> = None, "Engine version, as in 0.24. The nearest measured version stands in for one without measurements",
+    engine_version: Option<String> = None, "Engine version, as in 0.24. The nearest measured version is the fallback for one without measurements",
         Kind::Own(version), must_be("a version such as 0.24 or 0.24.0"), engines(Engines::ALL), value("X.Y"), default("0.15 for vllm, the newest measured one for others");
     correction: String = "auto".to_owned(), "Correction fitted to engine runs: none, global, auto (the recommended one) or a file of `ridgepoint fit`",
         Kind::Text, engines(Engines::ALL), value("none|global|auto|FILE"), default("auto");
@@ -32,8 +32,8 @@ fn version(value: &Value) -> Option<Value> {
 }
 
 /// All arguments of a prediction.
-pub fn prediction_arguments() -> Rows {
-    Rows::new(&[PREDICTION_ARGUMENTS], Engines::ALL)
+pub fn prediction_arguments() -> ArgumentRows {
+    ArgumentRows::new(&[PREDICTION_ARGUMENTS], Engines::ALL)
 }
 
 impl Prediction {

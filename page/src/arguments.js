@@ -27,7 +27,7 @@ let fields = [];
 /** Takes the server's list. The command must know an argument that has a field, because every view gives its command. */
 export function learn(list) {
   rows = new Map(list.map((row) => [row.name, row]));
-  fields = list.filter(({ section, standing, flag }) => section in SECTIONS && standing === "modelled" && flag);
+  fields = list.filter(({ section, support, flag }) => section in SECTIONS && support === "modelled" && flag);
 }
 
 /** Whether the list is there. */

@@ -17,7 +17,7 @@ export function $(id) {
   return document.getElementById(id);
 }
 
-/** A figure whose exact value the document holds beside its text. */
+/** A figure whose exact value the document holds next to its text. */
 export function figure(value, text, attributes = {}) {
   return h("data", { value, ...attributes }, text);
 }

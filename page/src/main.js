@@ -341,7 +341,7 @@ const announce = debounced(() => {
   );
 }, 900);
 
-// Controls beside the form.
+// Controls next to the form.
 
 for (const view of VIEWS) $(`tab-${view}`).addEventListener("click", () => set({ view }));
 document.querySelector(".contents").addEventListener("keydown", (event) => {

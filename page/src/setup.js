@@ -111,7 +111,7 @@ function gpuFacts(gpu) {
     .filter((format) => peaks[format] > 0)
     .map((format) => `${format} ${scaled(peaks[format], "FLOP/s")}`);
   const link = gpu.interconnect ? `, ${gpu.interconnect.kind} ${scaled(gpu.interconnect.unidirectional_bytes_per_s, "B/s")}` : "";
-  const tables = gpu.tables === undefined ? "" : gpu.tables.length > 0 ? ". Kernels measured." : ". No kernel measured: others stand in.";
+  const tables = gpu.tables === undefined ? "" : gpu.tables.length > 0 ? ". Kernels measured." : ". No kernel measured: others are the fallback.";
   return `${gib(gpu.hbm_capacity_bytes)}, ${scaled(gpu.hbm_bytes_per_s, "B/s")}, ${shown.join(", ")}${link}${tables}`;
 }
 

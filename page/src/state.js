@@ -187,7 +187,7 @@ function sweepLoad(state) {
   };
 }
 
-/** Splits the keys that say where times come from off a server's keys: a sweep has them beside its grid. */
+/** Splits the keys that say where times come from off a server's keys: a sweep has them next to its grid. */
 function splitSources(body) {
   const server = {};
   const sources = {};

@@ -1,4 +1,4 @@
-//! Starts an engine with planted prices and serves it, or probes it and prints what came back beside what was planted.
+//! Starts an engine with planted prices and serves it, or probes it and prints measured and planted figures.
 //!
 //! `cargo run --release -p ridgepoint-probe --example planted` compares; with the argument `serve` it prints a URL and serves for ten minutes.
 #![expect(clippy::unwrap_used, clippy::print_stdout)]

@@ -1,4 +1,4 @@
-//! The body of a reply of status 200: events, or what came in their place, as its first byte tells.
+//! The body of a reply of status 200: events, or what came in their place, identified by its first byte.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_tells_what_a_body_is() {
+    fn the_first_byte_identifies_a_body() {
         for (content_type, body, expected) in [
             ("text/html; charset=utf-8", &b"\n<!doctype html><title>Login</title>"[..], "html"),
             ("text/event-stream", b"<html>", "html"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_another_content_type_are_read_and_told() {
+    fn events_of_another_content_type_are_read_and_reported() {
         let body = b"data: {\"choices\": [{\"text\": \"a\", \"finish_reason\": \"length\"}]}\n\ndata: [DONE]\n\n";
         let reply = read("application/json", &[b"\n", body]).unwrap();
         assert!(reply.remarks.contains(&Remark::ContentType));

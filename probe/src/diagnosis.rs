@@ -213,7 +213,7 @@ impl Facts {
             ("page cache (/proc/meminfo)", self.cached_rise_bytes.is_none()),
             ("memory of the GPUs (nvidia-smi)", self.gpu_rise_bytes.is_none()),
             ("utilisation of the GPUs during cold_1: not sampled", true),
-            ("whether a restart shows it again: one run does not tell", true),
+            ("whether a restart shows it again: one run cannot show that", true),
         ];
         is_missing.into_iter().filter(|(_, is)| *is).map(|(name, _)| name.to_owned()).collect()
     }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn what_is_missing_is_reported() {
         let remote = Facts { cold_ms: 1000.0, warm_ms: Spread::of([100.0]), ..Facts::default() };
         let found = remote.decide();
         assert_eq!(found.name, Cause::Undecided);

@@ -66,7 +66,7 @@ pub(crate) struct Exchange {
 }
 
 /// A request for a completion.
-pub(crate) struct Ask<'a> {
+pub(crate) struct CompletionRequest<'a> {
     pub(crate) target: &'a Target,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) path: String,
@@ -82,7 +82,7 @@ impl Exchange {
     }
 }
 
-impl Ask<'_> {
+impl CompletionRequest<'_> {
     /// Sends the request and reads its reply, token by token.
     pub(crate) async fn send(self, connection: &mut Connection) -> Exchange {
         let begin = Instant::now();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 
 use crate::connection::{ConnectTimes, Connection, Connector};
-use crate::exchange::{Ask, Exchange, Limits, get};
+use crate::exchange::{CompletionRequest, Exchange, Limits, get};
 use crate::fault::{Fault, FaultKind, Remark};
 use crate::openai::{Api, Completion};
 use crate::record::RequestRecord;
@@ -136,7 +136,7 @@ impl Lane {
             with_usage: !is_plain,
         };
         let target = &client.connector.target;
-        let ask = Ask {
+        let ask = CompletionRequest {
             target,
             headers: &client.headers,
             path: target.path(&format!("/v1/{}", client.api.path())),

@@ -1,5 +1,5 @@
 //! A client that measures what servers of OpenAI's API show of themselves: time to first token, gaps between tokens, the cold request
-//! beside warm ones, and a ladder of prompt lengths and concurrencies. A server that misbehaves ends with a named result in bounded time.
+//! compared with warm ones, and a ladder of prompt lengths and concurrencies. A server that misbehaves ends with a named result in bounded time.
 //!
 //! [`probe`] runs everything and blocks until it is done. The library prints nothing.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]

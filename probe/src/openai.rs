@@ -159,7 +159,7 @@ struct PromptDetails {
 }
 
 impl Usage {
-    /// Prompt tokens out of the prefix cache, where the server tells.
+    /// Prompt tokens out of the prefix cache, where the server reports them.
     pub(crate) fn cached_tokens(&self) -> Option<u64> {
         self.prompt_tokens_details?.cached_tokens
     }

@@ -1,4 +1,4 @@
-//! The part of vLLM's `/metrics` that tells what a request met: queues, cache, and the server's own times.
+//! The part of vLLM's `/metrics` that reports what a request met: queues, cache, and the server's own times.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct ServerMetrics {
     pub waiting: Option<f64>,
     /// Share of the KV cache in use, of the fullest engine.
     pub kv_usage: Option<f64>,
-    /// Prompt tokens that the prefix cache was asked for, and those found.
+    /// Prompt tokens that were looked up in the prefix cache, and those found.
     pub prefix_queries: Option<f64>,
     /// Prompt tokens found in the prefix cache.
     pub prefix_hits: Option<f64>,
@@ -154,7 +154,7 @@ pub struct MetricsDelta {
     pub prompt_tokens: Option<f64>,
     /// Output tokens.
     pub generation_tokens: Option<f64>,
-    /// Prompt tokens that the prefix cache was asked for.
+    /// Prompt tokens that were looked up in the prefix cache.
     pub prefix_queries: Option<f64>,
     /// Prompt tokens that the prefix cache had.
     pub prefix_hits: Option<f64>,

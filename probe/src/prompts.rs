@@ -1,4 +1,4 @@
-//! Prompts: a fixed text, or so many words. Unless they should, no two begin alike, so that no prefix cache has anything of them.
+//! Prompts: a fixed text, or a number of words. By default no two share a prefix, so that no prefix cache has anything of them.
 
 /// Words that are a token each in most vocabularies, behind a blank.
 const WORDS: [&str; 64] = [
@@ -32,7 +32,7 @@ impl Prompts {
         }
     }
 
-    /// A prompt of so many words.
+    /// A prompt of a given number of words.
     pub(crate) fn of_words(&self, number: u64, count: u64) -> String {
         words(self.seed, if self.is_same { u64::MAX } else { number }, count.max(1))
     }

@@ -11,7 +11,7 @@ use crate::fault::{Fault, Remark};
 use crate::stats::Spread;
 use crate::stream::TokenChunk;
 
-/// One request. Times are from when it was sent over a connection that was ready, so that connecting stands beside them.
+/// One request. Times are from when it was sent over a connection that was ready, so that connecting is not part of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RequestRecord {
     /// Its name, such as `cold_1`.

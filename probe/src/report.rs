@@ -60,11 +60,11 @@ pub struct Report {
 /// The requests of one prompt length and one concurrency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rung {
-    /// Prompt length that was asked for, tokens.
+    /// Requested prompt length, tokens.
     pub input_len: u64,
     /// Requests in flight.
     pub concurrency: u32,
-    /// Requests that were asked for.
+    /// Planned requests.
     pub requests: u64,
     /// Requests that were answered to the end.
     pub ok: u64,

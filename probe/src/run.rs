@@ -181,7 +181,7 @@ impl Run<'_> {
             let prompt = Prompt { name: "sizing".to_owned(), model: Arc::clone(model), text, max_tokens: 1 };
             let Some(tokens) = lane.complete(&prompt).await.prompt_tokens else {
                 report.notes.push(format!(
-                    "the server does not count prompt tokens: prompts of {input_len} tokens are of so many words"
+                    "the server does not count prompt tokens: prompts of {input_len} tokens have that many words"
                 ));
                 return (input_len, sizing);
             };

@@ -97,7 +97,7 @@ impl StreamReader {
             let max_tokens = self.max_tokens;
             return Err(Fault::new(
                 FaultKind::EndlessStream,
-                format!("{tokens} tokens, where {max_tokens} were asked for"),
+                format!("{tokens} tokens, where {max_tokens} were requested"),
             ));
         }
         Ok(Progress { has_tokens: tokens > before, is_done: self.is_done })
@@ -132,7 +132,7 @@ impl StreamReader {
                 format!("it ends after {tokens} tokens without a reason or [DONE]"),
             ));
         }
-        let told = usage.and_then(|usage| usage.completion_tokens);
+        let reported = usage.and_then(|usage| usage.completion_tokens);
         if reply.chunks.is_empty() {
             return Err(Fault::new(
                 FaultKind::NoTokens,
@@ -140,9 +140,9 @@ impl StreamReader {
             ));
         }
         // A count below the chunks with text is wrong. One above it spreads over the chunks.
-        if let Some(told) = told.filter(|told| *told >= text_chunks) {
-            spread(&mut reply.chunks, told);
-            reply.completion_tokens = told;
+        if let Some(reported) = reported.filter(|reported| *reported >= text_chunks) {
+            spread(&mut reply.chunks, reported);
+            reply.completion_tokens = reported;
         }
         let stopped = reply.finish_reason.as_deref().is_none_or(|reason| reason == "length");
         let tokens = reply.completion_tokens;
@@ -150,9 +150,9 @@ impl StreamReader {
         let applies = [
             (Remark::NoDone, !is_done),
             (Remark::NoFinishReason, reply.finish_reason.is_none()),
-            (Remark::NoUsage, told.is_none()),
-            (Remark::WrongUsage, told.is_some_and(|told| told < text_chunks)),
-            (Remark::EmptyTokens, empty_chunks > 0 && told.is_some_and(|told| told > text_chunks)),
+            (Remark::NoUsage, reported.is_none()),
+            (Remark::WrongUsage, reported.is_some_and(|reported| reported < text_chunks)),
+            (Remark::EmptyTokens, empty_chunks > 0 && reported.is_some_and(|reported| reported > text_chunks)),
             (Remark::FewerTokens, stopped && tokens < max_tokens),
             (Remark::MoreTokens, tokens > max_tokens),
             (Remark::Buffered, is_burst),
@@ -204,7 +204,7 @@ impl StreamReader {
             self.reply.finish_reason.get_or_insert_with(|| reason.clone());
         }
         let has_output = choice.has_output();
-        // A count that rises tells how many tokens came, with or without text.
+        // A count that rises reports how many tokens came, with or without text.
         let counted = usage.and_then(|usage| usage.completion_tokens).filter(|_| !choice.is_role());
         let tokens = match (counted, self.counted) {
             (Some(now), before) if now > before.unwrap_or(0) => now - before.unwrap_or(0),
@@ -246,10 +246,10 @@ fn saturating_u32(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Brings the sum of the chunks' tokens up to `told`, as evenly as it goes, later chunks first: the server counts in the end alone.
-fn spread(chunks: &mut [TokenChunk], told: u64) {
+/// Brings the sum of the chunks' tokens up to `reported`, as evenly as it goes, later chunks first: the server counts in the end alone.
+fn spread(chunks: &mut [TokenChunk], reported: u64) {
     let sum: u64 = chunks.iter().map(|chunk| chunk.tokens).sum();
-    let (missing, count) = (told.saturating_sub(sum), chunks.len() as u64);
+    let (missing, count) = (reported.saturating_sub(sum), chunks.len() as u64);
     for (index, chunk) in (0_u64..).zip(chunks.iter_mut().rev()) {
         chunk.tokens += missing.checked_div(count).unwrap_or(0) + u64::from(missing.checked_rem(count) > Some(index));
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_chunks_tell_tokens_without_text_and_several_at_once() {
+    fn counts_of_chunks_include_tokens_without_text_and_several_at_once() {
         let usage = |n: u32| format!(", \"usage\": {{\"prompt_tokens\": 9, \"completion_tokens\": {n}}}");
         let pieces =
             [text("a", &usage(1)), text("", &usage(2)), text("bcd", &usage(5)), text("e", &usage(6)), END.to_owned()];
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn more_fewer_and_endless_tokens_are_told() {
+    fn more_fewer_and_endless_tokens_are_reported() {
         let a = text("a", "");
         let of = |count: usize| read(10, &[vec![a.as_str(); count], vec![END]].concat());
         assert!(remarks(&of(9).unwrap()).contains(&"fewer_tokens"));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn other_choices_are_told_and_do_not_count() {
+    fn other_choices_are_reported_and_do_not_count() {
         let two = "data: {\"choices\": [{\"index\": 0, \"text\": \"a\"}, {\"index\": 1, \"text\": \"b\"}]}\n\n";
         let reply = read(1, &[two, END]).unwrap();
         assert_eq!((reply.completion_tokens, reply.preview.as_str()), (1, "a"));

@@ -80,7 +80,7 @@ impl Target {
         format!("{}{endpoint}", self.prefix)
     }
 
-    /// Whether the server is on this machine, as far as its address tells. A tunnel's end is too.
+    /// Whether the server is on this machine, judging by its address. A tunnel's end is too.
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<std::net::IpAddr>() {
             Ok(address) => address.is_loopback(),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_by_the_address() {
+    fn loopback_is_identified_by_the_address() {
         for (text, expected) in [
             ("http://[::1]", true),
             ("http://127.1.2.3:80", true),

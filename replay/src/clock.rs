@@ -22,7 +22,7 @@ pub(super) struct Clock {
 }
 
 /// The timing of a step.
-pub(super) struct Ran {
+pub(super) struct StepTiming {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     /// Time for which the GPUs could begin no other step.
@@ -85,7 +85,7 @@ impl Clock {
 
     /// Hands a step of `step_us` to the GPUs, which begin at `not_before_ns` at the earliest.
     #[inline]
-    pub(super) fn run(&mut self, step_us: f64, not_before_ns: u64) -> Ran {
+    pub(super) fn run(&mut self, step_us: f64, not_before_ns: u64) -> StepTiming {
         let step_ns = ns(step_us);
         let start_ns = self.host_ns.max(self.gpu_free_ns).max(not_before_ns);
         let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
@@ -93,7 +93,7 @@ impl Clock {
         let share_ns = if self.stages == 1 { step_ns } else { step_ns / self.stages };
         self.gpu_free_ns = start_ns.saturating_add(share_ns);
         self.gpu_end_ns = end_ns;
-        Ran { start_ns, end_ns, busy_ns: self.gpu_free_ns - start_ns }
+        StepTiming { start_ns, end_ns, busy_ns: self.gpu_free_ns - start_ns }
     }
 
     /// Time at which clients have the tokens of a step.

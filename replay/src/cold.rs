@@ -35,7 +35,7 @@ impl<'a> HeldRequests<'a> {
         HeldRequests { workload, ready_ns: ready_ns.max(start_ns), arrivals_ns: Vec::new(), left_out }
     }
 
-    /// Puts the times at which clients sent their requests back into the records of a replay, and tells apart the requests that
+    /// Puts the times at which clients sent their requests back into the records of a replay, and separates the requests that
     /// waited for the start.
     pub fn restore(&self, replay: &mut Replay) -> HeldReport {
         for (record, arrival_ns) in replay.records.iter_mut().zip(&self.arrivals_ns) {

@@ -22,7 +22,7 @@ pub struct EngineConfig {
     pub max_model_len: u32,
     /// Tokens of a KV block.
     pub block_size: u32,
-    /// Blocks that a running request holds beside those of its tokens: for the states of a hybrid model, one per group of layers.
+    /// Blocks of a running request in addition to those of its tokens: for the states of a hybrid model, one per group of layers.
     #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
     pub state_blocks_per_request: u32,
     /// Number of KV blocks, including the one that the engine reserves.

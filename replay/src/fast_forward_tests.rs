@@ -1,4 +1,4 @@
-//! A replay that skips ahead against one that looks at every request in every step: all that either leaves behind or tells is
+//! A replay that skips ahead against one that looks at every request in every step: all that either leaves behind or reports is
 //! equal. Uses `engine`. Engines are small, so that blocks, places and budgets run out all the time, and outputs long, so that
 //! they run on where nothing does.
 
@@ -27,9 +27,9 @@ use loads::load;
 
 /// Constants, but for steps: each batch takes a time of its own, whatever is different about it.
 #[derive(Debug, Clone, Copy)]
-struct TellTale(FixedLatency);
+struct BatchHashed(FixedLatency);
 
-impl LatencyModel for TellTale {
+impl LatencyModel for BatchHashed {
     fn step_time_us(&self, step: &Step<'_>) -> f64 {
         let hash = step.requests.iter().fold(17u64, |hash, request| {
             let words = [request.num_computed_tokens, request.num_scheduled_tokens, u32::from(request.samples)];
@@ -51,18 +51,18 @@ impl LatencyModel for TellTale {
     }
 }
 
-/// All that an observer is told, in the order in which it is.
+/// All events that an observer gets, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Heard {
+enum Recorded {
     Step { numbers: [u64; 8], batch: Vec<Request>, records: Vec<u32> },
     Token { record: u32, token: u32, now_ns: u64 },
     Kv(KvEvent),
 }
 
 #[derive(Debug, Default)]
-struct Told<const EVERY_TOKEN: bool>(Vec<Heard>);
+struct Recorder<const EVERY_TOKEN: bool>(Vec<Recorded>);
 
-impl<const EVERY_TOKEN: bool> Observer for Told<EVERY_TOKEN> {
+impl<const EVERY_TOKEN: bool> Observer for Recorder<EVERY_TOKEN> {
     fn wants(&self) -> Events {
         Events::STEPS | Events::KV | if EVERY_TOKEN { Events::TOKENS } else { Events::FIRST_TOKENS }
     }
@@ -74,10 +74,10 @@ impl<const EVERY_TOKEN: bool> Observer for Told<EVERY_TOKEN> {
                 let times = [event.scheduled_ns, event.start_ns, event.end_ns];
                 let numbers = [event.index, times[0], times[1], times[2], running, waiting, blocks, preempted];
                 let (batch, records) = (event.step.requests.to_vec(), event.records.to_vec());
-                Heard::Step { numbers, batch, records }
+                Recorded::Step { numbers, batch, records }
             }
-            Event::Token { record, token, now_ns } => Heard::Token { record, token, now_ns },
-            Event::Kv(event) => Heard::Kv(event.clone()),
+            Event::Token { record, token, now_ns } => Recorded::Token { record, token, now_ns },
+            Event::Kv(event) => Recorded::Kv(event.clone()),
             Event::Blocks(_) => panic!("nobody wants the lives of blocks"),
         });
     }
@@ -92,7 +92,7 @@ fn run(case: &Case, fast_forward: bool, observers: &mut [&mut dyn Observer]) -> 
         WorkloadRequest { sampling: OwnSampling::from(&kinds[kind]), ..request }
     });
     let mut load = load(requests.collect(), case.concurrency);
-    replay_at(fast_forward, &TellTale(case.latency), &case.config, load.as_mut(), observers)
+    replay_at(fast_forward, &BatchHashed(case.latency), &case.config, load.as_mut(), observers)
 }
 
 /// Prompts are short but for one in four, so that outputs run on.
@@ -153,21 +153,21 @@ proptest! {
     fn skipping_ahead_comes_to_the_same(case in case()) {
         // Requests with blocks of a host's tier can wait for each other.
         prop_assume!(case.config.kv_offload.is_none() || run(&case, false, &mut []).is_ok());
-        let (mut slowly, mut told) = (Told::<true>::default(), Told::<true>::default());
+        let (mut slowly, mut recorder) = (Recorder::<true>::default(), Recorder::<true>::default());
         let step_by_step = run(&case, false, &mut [&mut slowly]).unwrap();
-        same(&step_by_step, &run(&case, true, &mut [&mut told]).unwrap())?;
-        prop_assert_eq!(&slowly.0, &told.0);
+        same(&step_by_step, &run(&case, true, &mut [&mut recorder]).unwrap())?;
+        prop_assert_eq!(&slowly.0, &recorder.0);
 
         same(&step_by_step, &run(&case, true, &mut []).unwrap())?;
-        let mut less = Told::<false>::default();
+        let mut less = Recorder::<false>::default();
         same(&step_by_step, &run(&case, true, &mut [&mut less]).unwrap())?;
         let (mut followed, mut skipped) = (KvWatch::default(), KvWatch::default());
         same(&step_by_step, &run(&case, false, &mut [&mut followed]).unwrap())?;
         same(&step_by_step, &run(&case, true, &mut [&mut skipped]).unwrap())?;
         prop_assert_eq!(followed, skipped);
         // Those who do not want every token lack no other event.
-        let is_later_token = |event: &Heard| matches!(event, Heard::Token { token: 1.., .. });
-        let without = |events: &[Heard]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();
+        let is_later_token = |event: &Recorded| matches!(event, Recorded::Token { token: 1.., .. });
+        let without = |events: &[Recorded]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();
         prop_assert_eq!(without(&slowly.0), less.0);
     }
 }
@@ -183,13 +183,13 @@ fn alone(num_output_tokens: u32) -> Case {
 #[test]
 fn steady_decodes_are_not_looked_at() {
     let looked_at = |fast_forward| {
-        let mut told = Told::<false>::default();
+        let mut recorder = Recorder::<false>::default();
         let before = DELIVERED.get();
-        let replay = run(&alone(50), fast_forward, &mut [&mut told]).unwrap();
+        let replay = run(&alone(50), fast_forward, &mut [&mut recorder]).unwrap();
         assert_eq!(replay.counters.steps, 50);
         // 40 + 50 − 1 tokens are in ⌈89 / 16⌉ = 6 blocks in the end, 9 + 50 − 1 in ⌈58 / 16⌉ = 4.
         assert_eq!((replay.counters.max_blocks_in_use, replay.inter_token_ns[0].len()), (10, 98));
-        assert_eq!(told.0.iter().filter(|event| matches!(event, Heard::Token { .. })).count(), 2);
+        assert_eq!(recorder.0.iter().filter(|event| matches!(event, Recorded::Token { .. })).count(), 2);
         DELIVERED.get() - before
     };
     assert_eq!((looked_at(true), looked_at(false)), (2, 100));
@@ -198,7 +198,7 @@ fn steady_decodes_are_not_looked_at() {
 /// One output token: the prompt's step is the last one, and nothing is ever steady.
 #[test]
 fn single_tokens_never_settle() {
-    let mut told = Told::<false>::default();
-    let replay = run(&alone(1), true, &mut [&mut told]).unwrap();
+    let mut recorder = Recorder::<false>::default();
+    let replay = run(&alone(1), true, &mut [&mut recorder]).unwrap();
     assert_eq!((replay.counters.steps, replay.counters.scheduled_tokens, replay.inter_token_ns[0].len()), (1, 49, 0));
 }

@@ -59,7 +59,7 @@ impl<const LIST: usize> List<LIST> {
         self.set_neighbours(items, around, around);
     }
 
-    /// Tells the items of `around`, or the list's ends, their new neighbours: `new.next` follows `around.previous`, and `new.previous` is
+    /// Links the items of `around`, or the list's ends, to their new neighbours: `new.next` follows `around.previous`, and `new.previous` is
     /// before `around.next`.
     #[inline]
     fn set_neighbours(&mut self, items: &mut [impl Linked<LIST>], around: Links, new: Links) {

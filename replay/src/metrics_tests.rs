@@ -87,7 +87,7 @@ fn only_finished_requests_have_latencies() {
 }
 
 #[test]
-fn waits_for_loads_are_told_with_a_tier_alone() {
+fn waits_for_loads_are_reported_with_a_tier_alone() {
     let mut replay = small();
     assert!(replay.offload.is_none());
     let without = serde_json::to_string(&Metrics::of(&replay)).unwrap();

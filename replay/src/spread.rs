@@ -10,10 +10,10 @@ use super::observe::{Event, Events, Observer};
 const SAMPLED: u64 = 64;
 
 /// Known error of the tail of TTFT, for those who plan by it.
-pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short (docs/accuracy.md)";
+pub const TTFT_TAIL_REMARK: &str = "on public runs, predicted TTFT p99 was about 20 % too low (docs/accuracy.md)";
 
 /// Share of extrapolated steps above which a remark is made.
-const TOLD_SHARE: f64 = 0.1;
+const MIN_REPORTED_SHARE: f64 = 0.1;
 
 /// Collects the relative standard deviations of a replay's steps, weighted by their number of requests.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl<'a> SpreadSampler<'a> {
     /// A remark if more than a tenth of the steps, by their requests, are beyond those that the correction was fitted on.
     pub fn extrapolated(&self) -> Option<String> {
         let share = self.beyond / self.weight;
-        let remark = self.remark.as_ref().filter(|_| share > TOLD_SHARE)?;
+        let remark = self.remark.as_ref().filter(|_| share > MIN_REPORTED_SHARE)?;
         Some(format!("{:.0} % of the steps are beyond what was fitted, such as one with {remark}", 100.0 * share))
     }
 

@@ -23,7 +23,7 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::support::Support;
 
-/// Public measured runs with the predictions beside.
+/// Public measured runs with their predictions.
 const MEASURED: &[u8] = include_bytes!("measured.json");
 
 /// Longest time in which a document is made.
@@ -127,7 +127,7 @@ async fn document(
     made.unwrap_or_else(|error| Err(Problem::defect(&error.to_string())))
 }
 
-/// One model or GPU; a name that is unknown is a path that nothing is at.
+/// Returns one model or GPU, or 404 for an unknown name.
 async fn one<T: Serialize + 'static>(
     app: &App,
     limits: RequestLimits,

@@ -22,7 +22,7 @@ impl Hosts {
     }
 
     /// Whether a request asks this server. One without a host comes from no browser.
-    pub fn is_asked<T>(&self, request: &Request<T>) -> bool {
+    pub fn is_allowed<T>(&self, request: &Request<T>) -> bool {
         let given = match (request.uri().authority(), request.headers().get(HOST)) {
             (Some(authority), _) => Some(authority.clone()),
             (None, Some(host)) => match Authority::try_from(host.as_bytes()) {
@@ -51,8 +51,8 @@ impl Hosts {
 mod tests {
     use super::*;
 
-    fn is_asked(hosts: &Hosts, host: &str) -> bool {
-        hosts.is_asked(&Request::builder().uri("/").header(HOST, host).body(()).unwrap())
+    fn is_allowed(hosts: &Hosts, host: &str) -> bool {
+        hosts.is_allowed(&Request::builder().uri("/").header(HOST, host).body(()).unwrap())
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         let hosts = Hosts::new([127, 0, 0, 1].into(), &["Ridgepoint.example".to_owned()]);
         for host in ["127.0.0.1", "127.0.0.1:8080", "localhost:8080", "LOCALHOST", "[::1]:80", "ridgepoint.EXAMPLE:443"]
         {
-            assert!(is_asked(&hosts, host), "{host}");
+            assert!(is_allowed(&hosts, host), "{host}");
         }
         for host in [
             "evil.example",
@@ -71,12 +71,12 @@ mod tests {
             "a@b",
             "",
         ] {
-            assert!(!is_asked(&hosts, host), "{host}");
+            assert!(!is_allowed(&hosts, host), "{host}");
         }
         let everywhere = Hosts::new([0, 0, 0, 0].into(), &[]);
-        assert!(is_asked(&everywhere, "10.0.0.1:8080") && !is_asked(&everywhere, "evil.example"));
+        assert!(is_allowed(&everywhere, "10.0.0.1:8080") && !is_allowed(&everywhere, "evil.example"));
         let absolute = Request::builder().uri("http://evil.example/").header(HOST, "localhost").body(()).unwrap();
-        assert!(!hosts.is_asked(&absolute));
-        assert!(hosts.is_asked(&Request::builder().uri("/").body(()).unwrap()));
+        assert!(!hosts.is_allowed(&absolute));
+        assert!(hosts.is_allowed(&Request::builder().uri("/").body(()).unwrap()));
     }
 }

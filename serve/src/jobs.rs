@@ -1,5 +1,5 @@
 //! Work that takes long, on threads of its own behind a bounded queue. Clients that wait get threads in turn. Work whose client is gone, or
-//! whose time is up, is told to stop.
+//! whose time is up, gets a signal to stop.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct Jobs {
     last_panic: fn() -> String,
 }
 
-/// The flag that tells a job to stop.
+/// The flag that stops a job.
 pub type Stop = Arc<AtomicBool>;
 
 /// The jobs that run, and those that wait.
@@ -102,7 +102,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the job to stop when nobody waits for it any more.
+/// Stops the job when nobody waits for it any more.
 struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
@@ -130,7 +130,7 @@ impl Jobs {
         (self.num_threads.saturating_sub(queue.free_threads), waiting)
     }
 
-    /// Runs `work` for a client on one of the threads. Dropping the future tells it to stop, as does the end of its time.
+    /// Runs `work` for a client on one of the threads. Dropping the future stops it, as does the end of its time.
     ///
     /// # Errors
     /// A full queue, the end of its time, a panic, and what `work` returns.
@@ -229,15 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn work_is_told_to_stop_when_its_time_is_up() {
+    fn work_is_stopped_when_its_time_is_up() {
         block_on(async {
             let jobs = Jobs::new(1, 1, String::new);
-            let (told, stopped) = mpsc::channel();
+            let (sender, stopped) = mpsc::channel();
             let work = move |stop: &Stop| {
                 while !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                told.send(()).map_err(|_| Problem::invalid("gone"))
+                sender.send(()).map_err(|_| Problem::invalid("gone"))
             };
             let late = jobs.run(peer(1), Instant::now() + Duration::from_millis(20), work).await.unwrap_err();
             assert!(format!("{late:?}").contains("compute_timeout"), "{late:?}");

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::app::{App, RequestLimits};
 use crate::problem::Problem;
-use crate::server_keys::{Found, ServerKeys};
+use crate::server_keys::{ResolvedServer, ServerKeys};
 use crate::{answer, body};
 
 /// The memory of one GPU.
@@ -69,8 +69,8 @@ pub async fn kv_capacity(
     result.await
 }
 
-fn evaluated(of: Found) -> Result<KvCapacityAnswer, Error> {
-    let Found { server, model, hardware, notes, options, .. } = of;
+fn evaluated(of: ResolvedServer) -> Result<KvCapacityAnswer, Error> {
+    let ResolvedServer { server, model, hardware, notes, options, .. } = of;
     let deployment = server.deployment;
     let capacity = KvCapacity::estimate(&model, &hardware, &deployment, &options.engine)?;
     let problems = match KvCapacity::for_engine(&model, &hardware, &deployment, &options.engine) {

@@ -21,7 +21,7 @@ use crate::app::App;
 const BUCKETS_S: [f64; 14] = [5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.0, 10.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     route: &'static str,
     status: u16,
 }
@@ -33,7 +33,7 @@ type Label = [(&'static str, &'static str); 1];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
+    requests: Family<RequestLabels, Counter>,
     durations: Family<Label, Histogram, fn() -> Histogram>,
     connections: Gauge,
     running: Gauge,
@@ -72,7 +72,7 @@ impl Metrics {
 
     /// Counts an answer.
     pub fn count(&self, route: &'static str, status: StatusCode, duration: Duration) {
-        self.requests.get_or_create(&Answered { route, status: status.as_u16() }).inc();
+        self.requests.get_or_create(&RequestLabels { route, status: status.as_u16() }).inc();
         self.durations.get_or_create(&[("route", route)]).observe(duration.as_secs_f64());
     }
 

@@ -20,7 +20,7 @@ use crate::{answer, body};
 use ridgepoint_lab::predict_step::{Batch, Item, PredictedStep};
 use ridgepoint_lab::served::Served;
 
-/// Keys of the route beside those of the server.
+/// Keys of the route in addition to those of the server.
 pub const KEYS: [&str; 4] = ["requests", "prefill", "decode", "explain"];
 
 /// Larger batches are predicted on the threads for long work.
@@ -29,7 +29,7 @@ const MOST_AT_ONCE: u64 = 4096;
 /// Bytes of a step model without lookup tables; 25 to 75 KiB were seen.
 const MODEL_BYTES: usize = 96 * 1024;
 
-/// A step model that answers, and what it was asked for.
+/// A step model that answers, and the requested step.
 pub struct Compiled {
     served: Arc<Served>,
     efficiency: EfficiencyMode,

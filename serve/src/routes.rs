@@ -42,7 +42,7 @@ const fn open(name: &'static str, of: fn() -> MethodRouter<Arc<App>>) -> Route {
     Route { name, needs_token: false, of }
 }
 
-/// Paths of the API that nothing is at.
+/// Returns 404 for unknown paths of the API.
 const UNKNOWN: &str = "/v1/{*unknown}";
 
 static ROUTES: [Route; 18] = [
@@ -130,7 +130,7 @@ async fn with_reason(State(app): State<Arc<App>>, response: Response) -> Respons
 async fn if_allowed(State(app): State<Arc<App>>, request: Request<Body>, next: Next) -> Response {
     let route = matched(&request);
     let is_api = route.is_some_and(|route| route.name.starts_with("/v1/") && route.name != UNKNOWN);
-    if !app.hosts.is_asked(&request) {
+    if !app.hosts.is_allowed(&request) {
         let message =
             "the request asks another host: --allowed-host gives this server more names than localhost and its address";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", message).into_response();

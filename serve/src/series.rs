@@ -37,7 +37,7 @@ struct Point {
     kv_used: f64,
 }
 
-/// An observer that keeps the queue over time. If there are too many points, each stands for twice as many steps.
+/// An observer that keeps the queue over time. If there are too many points, each covers twice as many steps.
 #[derive(Debug)]
 pub struct Timeline {
     usable_blocks: f64,

@@ -22,7 +22,7 @@ const OWN_HARDWARE: &str = "own_hardware";
 pub struct ServerKeys(Map<String, Value>);
 
 /// A server that was found.
-pub struct Found {
+pub struct ResolvedServer {
     pub server: ServerConfig,
     pub model: Model,
     pub hardware: Hardware,
@@ -47,7 +47,7 @@ impl ServerKeys {
     ///
     /// # Errors
     /// All problems of the keys; a model or GPU that is unknown or at fault.
-    pub fn find(&self, data_dir: Option<&Path>, of_route: &[&str]) -> std::result::Result<Found, Problem> {
+    pub fn find(&self, data_dir: Option<&Path>, of_route: &[&str]) -> std::result::Result<ResolvedServer, Problem> {
         let mut map = self.0.clone();
         let prediction = prediction_arguments().taken(&mut map);
         let model = named_in_place(&mut map, "model", OWN_MODEL);
@@ -67,7 +67,7 @@ impl ServerKeys {
         let ((model, precision_notes), hardware) = both(model, hardware)?;
         let mut notes = std::mem::take(&mut server.notes);
         notes.extend(precision_notes);
-        Ok(Found { server, model, hardware, options, notes })
+        Ok(ResolvedServer { server, model, hardware, options, notes })
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn find(value: Value) -> std::result::Result<Found, Problem> {
+    fn find(value: Value) -> std::result::Result<ResolvedServer, Problem> {
         let Value::Object(map) = value else { panic!() };
         ServerKeys::new(map).find(None, &["requests", "prefill", "decode"])
     }

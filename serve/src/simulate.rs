@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
-use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
 use ridgepoint::input::{Keys, Log};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Error, Hardware, Model};
@@ -16,7 +16,7 @@ use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::profile::Profile;
 use ridgepoint_replay::workload::requests::{Format, RequestFile};
 use ridgepoint_replay::workload::{
-    GeneratedLoad, KeptContents, Load, OpenedLoad, Stoppable, check_block_memory, check_memory, load_arguments,
+    GeneratedLoad, Load, OpenedLoad, RecordedContents, Stoppable, check_block_memory, check_memory, load_arguments,
 };
 use ridgepoint_replay::{KvWatch, Observer};
 use schemars::JsonSchema;
@@ -55,7 +55,7 @@ static REPLAY_ARGUMENTS: &[Argument] = &[
 ];
 
 /// The arguments of the route beyond those of the server. No file is read here, so that a list of requests has one format.
-pub fn arguments() -> Rows {
+pub fn arguments() -> ArgumentRows {
     load_arguments().without_rows(&["requests_format"]).with(REPLAY_ARGUMENTS)
 }
 
@@ -77,7 +77,7 @@ pub struct Replayable {
     notes: Vec<String>,
 }
 
-/// A simulation, with series where they were asked for.
+/// A simulation, with series where requested.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SimulationAnswer {
     #[serde(flatten)]
@@ -160,7 +160,7 @@ fn replayed(
     observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
     let mut stoppable = Stoppable::new(&mut *load.workload, stop);
-    let mut sent = KeptContents::of(&mut stoppable, wanted.kv_metrics);
+    let mut sent = RecordedContents::of(&mut stoppable, wanted.kv_metrics);
     let replayed = unless_stopped(stop, server.replay(&mut sent, &mut observers))?;
     let fewer_tiers = server.fewer_tiers(|tier| {
         let mut load = wanted.open(of.deployment.data_parallel_size, &fits)?;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// The server that runs, if one does.
 static RUNNING: Mutex<Option<watch::Sender<bool>>> = Mutex::new(None);
 
-/// Tells the server that runs to stop. Returns whether there was one that had not been told before.
+/// Stops the running server. Returns whether there was one that had not been stopped before.
 pub fn stop() -> bool {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
     running.is_some_and(|sender| sender.send(true).is_ok())

@@ -122,7 +122,7 @@ impl Cell {
         let options = Options { operators_only: true, data_dir: data_dir.map(Path::to_owned), ..Options::default() };
         let steps = StepModel::with_options(model, gpu, deployment, &options)?;
         let step = steps.estimate(&[Request::decode(CACHED_TOKENS); REQUESTS])?;
-        // Small kernels have tables on no GPU, so that they tell none from another.
+        // Small kernels have tables on no GPU, so that they distinguish none.
         let mut shares: BTreeMap<(bool, Status, &str), f64> = BTreeMap::new();
         for operator in &step.operators {
             let is_small = matches!(operator.group, Some(OperatorGroup::SmallKernels | OperatorGroup::Sampling));
@@ -148,7 +148,7 @@ impl Cell {
     }
 }
 
-/// The status that a source of times stands for; `None` for what a correction adds.
+/// The status of a source of times; `None` for what a correction adds.
 fn source(of: Provenance) -> Option<(Status, &'static str)> {
     match of {
         Provenance::Measured => Some((Status::Own, "measured")),

@@ -109,7 +109,7 @@ impl Kind {
         }
     }
 
-    /// Returns what stands for a value in help.
+    /// Returns the placeholder of a value in help.
     pub(super) const fn value_name(&self) -> &'static str {
         match self {
             Kind::Switch => "",

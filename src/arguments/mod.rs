@@ -8,7 +8,7 @@ mod read;
 use serde::Serialize;
 
 pub use kind::Kind;
-pub use read::{Given, Rows};
+pub use read::{ArgumentRows, Given};
 
 /// Serving engines that an argument belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Engines {
 
 /// What an argument changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ArgumentSupport {
     /// It is modelled.
     Modelled,
     /// It has no influence on times, and is accepted whatever its value is.
@@ -95,15 +95,15 @@ pub struct Argument {
     pub default: &'static str,
     /// What a user reads about it: a sentence without its full stop.
     pub help: &'static str,
-    /// What stands for the value in help, as `N`.
+    /// Placeholder of the value in help, as `N`.
     pub value_name: &'static str,
     /// Arguments without which it cannot be given, with the reason. One of each list is enough.
     pub needs: &'static [(&'static [&'static str], &'static str)],
     /// Arguments with which it cannot be given, with the reason.
     pub excludes: &'static [(&'static str, &'static str)],
     /// Whether it is modelled.
-    pub standing: Standing,
-    /// Values of one that is not modelled which switch nothing on, beside false, zero, and an empty text, list or object.
+    pub support: ArgumentSupport,
+    /// Values of one that is not modelled which switch nothing on, in addition to false, zero, and an empty text, list or object.
     pub off: &'static [&'static str],
     /// Engines that have it.
     pub engines: Engines,
@@ -131,7 +131,7 @@ impl Argument {
             value_name: kind.value_name(),
             needs: &[],
             excludes: &[],
-            standing: Standing::Modelled,
+            support: ArgumentSupport::Modelled,
             off: &[],
             engines: Engines::VLLM,
             sets: name,
@@ -144,12 +144,15 @@ impl Argument {
     /// Returns a row of an argument of vLLM without influence on times.
     pub const fn without_influence(name: &'static str) -> Self {
         let row = Argument::new(name, Section::Server, "has no influence on times", Kind::Any);
-        Argument { standing: Standing::WithoutInfluence, ..row }
+        Argument { support: ArgumentSupport::WithoutInfluence, ..row }
     }
 
     /// Returns a row of an argument of vLLM whose influence is not modelled. `reason` continues the name.
     pub const fn not_modelled(name: &'static str, reason: &'static str) -> Self {
-        Argument { standing: Standing::NotModelled(reason), ..Argument::new(name, Section::Server, reason, Kind::Any) }
+        Argument {
+            support: ArgumentSupport::NotModelled(reason),
+            ..Argument::new(name, Section::Server, reason, Kind::Any)
+        }
     }
 
     /// Sets the other names.
@@ -173,7 +176,7 @@ impl Argument {
         self
     }
 
-    /// Sets what stands for the value in help.
+    /// Sets the placeholder of the value in help.
     #[must_use]
     pub const fn value(mut self, value_name: &'static str) -> Self {
         self.value_name = value_name;

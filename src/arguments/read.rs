@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Argument, Engines, Kind, Standing};
+use super::{Argument, ArgumentSupport, Engines, Kind};
 use crate::error::cut;
 use crate::input::{Keys, Log, MAX_PROBLEMS, contradiction, did_you_mean, object_or_text, shown};
 
 /// The arguments that a source may have: lists of rows, of one engine.
 #[derive(Debug, Clone)]
-pub struct Rows {
+pub struct ArgumentRows {
     rows: Vec<&'static Argument>,
 }
 
@@ -51,7 +51,7 @@ impl Given {
 }
 
 /// A value as a source has it.
-struct Entry<'a> {
+struct SourceValue<'a> {
     /// The key as it was written.
     written: Cow<'a, str>,
     /// The key spelled as an argument.
@@ -61,11 +61,11 @@ struct Entry<'a> {
     is_negated: bool,
 }
 
-impl Rows {
+impl ArgumentRows {
     /// Joins lists of rows, and takes those of `engines`.
     pub fn new(lists: &[&'static [Argument]], engines: Engines) -> Self {
         let rows = lists.iter().copied().flatten().filter(|row| row.engines.meets(engines)).collect();
-        Rows { rows }
+        ArgumentRows { rows }
     }
 
     /// Adds a list of rows.
@@ -91,7 +91,7 @@ impl Rows {
 
     /// Returns the names of the rows that are modelled.
     pub fn modelled_names(&self) -> Vec<&'static str> {
-        self.rows.iter().filter(|row| row.standing == Standing::Modelled).map(|row| row.name).collect()
+        self.rows.iter().filter(|row| row.support == ArgumentSupport::Modelled).map(|row| row.name).collect()
     }
 
     /// Returns the rows in order.
@@ -142,19 +142,19 @@ impl Rows {
     /// Reads the arguments of an object. A key whose value is null counts as absent, and one that no row has is a fault. Messages put
     /// `path` before keys.
     pub fn read(&self, path: &str, map: &Map<String, Value>, log: &Log) -> Given {
-        let mut found: BTreeMap<usize, Entry<'_>> = BTreeMap::new();
+        let mut found: BTreeMap<usize, SourceValue<'_>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
             let name = spelled(key);
             if let Some(nested) = self.nested(&name, value) {
                 for (key, value) in nested.iter().filter(|(_, value)| !value.is_null()) {
                     match self.find(key).filter(|(at, _)| self.is_within(*at, &name)) {
-                        Some(place) => self.enter(&mut found, place, Entry::of(key.clone(), value.clone()), log),
+                        Some(place) => self.enter(&mut found, place, SourceValue::of(key.clone(), value.clone()), log),
                         None => log.note(format!("{name}.{} has no influence here", cut(key))),
                     }
                 }
             } else if let Some(place) = self.find(self.without_object(&name)) {
-                let entry = Entry { written: key.into(), name, value: Cow::Borrowed(value), is_negated: place.1 };
+                let entry = SourceValue { written: key.into(), name, value: Cow::Borrowed(value), is_negated: place.1 };
                 self.enter(&mut found, place, entry, log);
             } else {
                 unknown.push(name);
@@ -185,12 +185,12 @@ impl Rows {
     /// Records a value of a row; several names of one setting must agree.
     fn enter<'a>(
         &self,
-        found: &mut BTreeMap<usize, Entry<'a>>,
+        found: &mut BTreeMap<usize, SourceValue<'a>>,
         (at, is_negated): (usize, bool),
-        entry: Entry<'a>,
+        entry: SourceValue<'a>,
         log: &Log,
     ) {
-        let entry = Entry { is_negated, ..entry };
+        let entry = SourceValue { is_negated, ..entry };
         let Some(earlier) = found.get(&at) else {
             found.insert(at, entry);
             return;
@@ -198,13 +198,13 @@ impl Rows {
         let kind = self.rows.get(at).map_or(Kind::Any, |row| row.kind);
         if earlier.read(kind) != entry.read(kind) {
             let is_same_name = earlier.name == entry.name;
-            let name = |of: &Entry<'_>| if is_same_name { of.written.to_string() } else { of.name.clone() };
+            let name = |of: &SourceValue<'_>| if is_same_name { of.written.to_string() } else { of.name.clone() };
             log.problem(contradiction((&name(earlier), &earlier.value), (&name(&entry), &entry.value)));
         }
     }
 
     /// Brings the values into the forms of their kinds and checks what goes together.
-    fn check(&self, path: &str, found: &BTreeMap<usize, Entry<'_>>, log: &Log) -> Given {
+    fn check(&self, path: &str, found: &BTreeMap<usize, SourceValue<'_>>, log: &Log) -> Given {
         let name = |at: &usize| self.rows.get(*at).map_or("", |row| row.name).to_owned();
         let written: Map<String, Value> =
             found.iter().map(|(at, entry)| (name(at), entry.value.clone().into_owned())).collect();
@@ -216,15 +216,15 @@ impl Rows {
         for (at, entry) in found {
             let Some(row) = self.rows.get(*at) else { continue };
             let name = keys.path_of(&entry.name);
-            match row.standing {
-                Standing::WithoutInfluence => continue,
-                Standing::NotModelled(reason) => {
+            match row.support {
+                ArgumentSupport::WithoutInfluence => continue,
+                ArgumentSupport::NotModelled(reason) => {
                     if is_set(&entry.value) && !row.off.iter().any(|off| is_text(&entry.value, off)) {
                         log.problem_of(name, format_args!("= {} {reason}", shown(&entry.value)));
                     }
                     continue;
                 }
-                Standing::Modelled => {}
+                ArgumentSupport::Modelled => {}
             }
             let Some(value) = entry.read(row.kind) else {
                 log.problem_of(name, format_args!("= {} must be {}", shown(&entry.value), row.expected()));
@@ -263,9 +263,9 @@ impl Rows {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SourceValue<'a> {
     fn of(name: String, value: Value) -> Self {
-        Entry { written: name.clone().into(), name, value: Cow::Owned(value), is_negated: false }
+        SourceValue { written: name.clone().into(), name, value: Cow::Owned(value), is_negated: false }
     }
 
     /// The value in the form of its kind.

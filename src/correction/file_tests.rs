@@ -5,7 +5,7 @@
 use super::*;
 use crate::physics::BatchSums;
 
-/// A correction whose every number tells which one it is.
+/// A correction whose every number is distinct.
 fn full() -> Correction {
     let mut correction = Correction::neutral();
     for (index, term) in Term::ALL.into_iter().enumerate() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::host::{HostTimes, Queues};
-use super::range::{Beyond, FittedRange};
+use super::range::{FittedRange, OutsideFit};
 use super::term::{NUM_TERMS, Term};
 use crate::physics::BatchSums;
 
@@ -82,7 +82,7 @@ pub struct Correction {
     pub coefficients: [f64; NUM_TERMS],
     /// Covariance of the coefficients' posterior, each pair in the product of the units of its two coefficients.
     pub covariance: [[f64; NUM_TERMS]; NUM_TERMS],
-    /// Whether the data tell the coefficient from its prior.
+    /// Whether the data distinguish the coefficient from its prior.
     pub identified: [bool; NUM_TERMS],
     /// Overheads of the host's threads, µs.
     pub host: HostTimes,
@@ -136,7 +136,7 @@ impl Correction {
     }
 
     /// The size of a step that is furthest beyond the fitted steps; `None` within them.
-    pub fn beyond(&self, step: &BatchSums) -> Option<Beyond> {
+    pub fn beyond(&self, step: &BatchSums) -> Option<OutsideFit> {
         self.range.and_then(|range| range.beyond(step))
     }
 

@@ -92,7 +92,7 @@ impl HostTimes {
         }
     }
 
-    /// Time of the engine's thread for the requests in its queues, µs. It is part of an iteration beside `scheduling_us`.
+    /// Time of the engine's thread for the requests in its queues, µs. It is part of an iteration in addition to `scheduling_us`.
     pub fn queues_us(&self, queues: &Queues) -> f64 {
         queues.counts().iter().zip(self.queue_prices_us()).map(|(count, price)| count * price).sum()
     }

@@ -23,7 +23,7 @@ pub struct FittedRange {
 
 /// A size of a step beyond those that were fitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Beyond {
+pub struct OutsideFit {
     size: &'static str,
     value: u64,
     fitted: [u64; 2],
@@ -44,21 +44,21 @@ impl FittedRange {
     }
 
     /// The size of a step that is furthest beyond the range; `None` within it.
-    pub fn beyond(&self, step: &BatchSums) -> Option<Beyond> {
+    pub fn beyond(&self, step: &BatchSums) -> Option<OutsideFit> {
         let FittedRange { num_requests, num_tokens, num_kv_tokens } = *self;
         let ranges =
             [("requests", num_requests), ("scheduled tokens", num_tokens), ("visible KV tokens", num_kv_tokens)];
         let beyond = |((size, fitted), value): ((&'static str, [u64; 2]), u64)| {
             let [least, most] = fitted.map(|of| of.max(1) as f64);
             let factor = f64::max(value as f64 / most, least / value.max(1) as f64);
-            (factor > 1.0).then_some(Beyond { size, value, fitted, factor })
+            (factor > 1.0).then_some(OutsideFit { size, value, fitted, factor })
         };
         let all = ranges.into_iter().zip(sizes(step)).filter_map(beyond);
         all.max_by(|a, b| a.factor.total_cmp(&b.factor))
     }
 }
 
-impl Beyond {
+impl OutsideFit {
     /// Relative standard deviation that it adds: a tenth for each doubling, at most 0.3.
     pub fn sd(&self) -> f64 {
         (SD_PER_DOUBLING * self.factor.log2()).min(MAX_SD)
@@ -66,7 +66,7 @@ impl Beyond {
 
     /// The sentence of a warning.
     pub fn in_words(&self, correction: &str) -> String {
-        let Beyond { size, value, fitted: [least, most], .. } = self;
+        let OutsideFit { size, value, fitted: [least, most], .. } = self;
         format!(
             "{value} {size}: correction {correction} was fitted on steps of {least} to {most}; the interval is wider for it"
         )

@@ -172,7 +172,7 @@ impl PrefillCurve {
         PrefillCurve { decode: Some(decode), ..self }
     }
 
-    /// Time of a call of prefill chunks. `mean_query_tokens` is their mean length over tokens: a chunk of a few tokens beside a long one
+    /// Time of a call of prefill chunks. `mean_query_tokens` is their mean length over tokens: a chunk of a few tokens with a long one
     /// must not make that look short, so that chunks count by their tokens.
     pub fn time_of(
         &self,
@@ -291,8 +291,8 @@ impl StateCurve {
         StateCurve { curve: ResidualCurve::new(series, &[key_heads, group], chip, at_best), heads: None }
     }
 
-    /// The same, whose calls are looked up with other `heads` of as much work.
-    pub fn standing_in_for(self, heads: StateHeads) -> Self {
+    /// Returns the curve with its calls looked up under other `heads` of equal work.
+    pub fn looked_up_with(self, heads: StateHeads) -> Self {
         StateCurve { heads: Some(heads), ..self }
     }
 
@@ -345,7 +345,7 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
         (HeadSize::Latent, HeadSize::Sparse) => 5.0,
         (HeadSize::Plain(width), HeadSize::Sparse | HeadSize::Indexer) => 10.0 + log_ratio(width, 128.0),
         (HeadSize::Sparse | HeadSize::Indexer, _) | (HeadSize::Latent, HeadSize::Indexer) => f64::INFINITY,
-        // Grouped-query kernels stand in for latent attention, those of head size 128 first.
+        // Grouped-query kernels are the fallback for latent attention, those of head size 128 first.
         (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + log_ratio(width, 128.0),
         (HeadSize::Latent, HeadSize::Plain(_)) => f64::INFINITY,
     };
@@ -387,6 +387,6 @@ pub fn nearest_split(key: &MoeKey, shape: &MoeShape) -> f64 {
 }
 
 /// Weight of a series at that distance in the average that replaces an unmeasured one.
-pub fn stand_in_weight(distance: f64) -> f64 {
+pub fn fallback_weight(distance: f64) -> f64 {
     1.0 / (0.1 + distance).powi(2)
 }

@@ -10,7 +10,7 @@ use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
 use super::chip::ramp;
 use super::curve::{PrefillCurve, ResidualCurve, mean_attention};
-use super::grid::Place;
+use super::grid::GridPosition;
 use super::kernel_model::{CachedKeys, PrefillModel, QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
@@ -101,7 +101,7 @@ impl FastPrefill {
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
         let prompts = OctaveAxis::covering(shortest, longest);
         let batches = OctaveAxis::covering(fewest, most);
-        let placed = |axis: usize, knots: &OctaveAxis<STEPS_LOG2>| -> Vec<Place> {
+        let placed = |axis: usize, knots: &OctaveAxis<STEPS_LOG2>| -> Vec<GridPosition> {
             (0..knots.num_knots()).map(|index| grid.place(axis, knots.knot(index))).collect()
         };
         let columns = placed(1, &batches);

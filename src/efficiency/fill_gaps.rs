@@ -5,7 +5,7 @@ use super::grid::Grid;
 use super::provenance::Provenance;
 
 impl Grid {
-    /// Gives each hole the mean of the cells beside it that have a value, spreading outwards round by round until none is
+    /// Gives each hole the mean of the neighbouring cells that have a value, spreading outwards round by round until none is
     /// left. A grid of holes only becomes all zero: the bare kernel model.
     pub fn fill_gaps(&mut self) {
         let holes: Vec<usize> = (0..self.num_cells()).filter(|cell| self.get(*cell).is_none()).collect();
@@ -24,22 +24,22 @@ impl Grid {
             }
             let mut next = Vec::new();
             for cell in round {
-                next.extend(self.beside(cell).filter(|near| std::mem::take(&mut is_open[*near])));
+                next.extend(self.neighbours(cell).filter(|near| std::mem::take(&mut is_open[*near])));
             }
             round = next;
         }
     }
 
     /// Cells next to one along each axis, lower before upper.
-    fn beside(&self, cell: usize) -> impl Iterator<Item = usize> + use<'_> {
+    fn neighbours(&self, cell: usize) -> impl Iterator<Item = usize> + use<'_> {
         let index = self.index(cell);
         let steps = (0..self.axes.len()).flat_map(|axis| [(axis, -1), (axis, 1)]);
         steps.filter_map(move |(axis, step)| self.neighbour(cell, &index, axis, step))
     }
 
-    /// Mean of the known values beside a cell; NaN if there are none.
+    /// Mean of the known neighbours of a cell; NaN if there are none.
     fn mean_beside(&self, cell: usize) -> f32 {
-        let known = self.beside(cell).map(|near| self.values[near]).filter(|value| !value.is_nan());
+        let known = self.neighbours(cell).map(|near| self.values[near]).filter(|value| !value.is_nan());
         let (sum, count) = known.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
         sum / count
     }

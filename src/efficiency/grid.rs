@@ -7,7 +7,7 @@ use super::provenance::Provenance;
 
 /// A coordinate on an axis: the knot below it, the weight of the next knot, and whether the value is exact, interpolated or clamped.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct GridPosition {
     low: usize,
     weight: f64,
     provenance: Provenance,
@@ -107,7 +107,8 @@ impl Grid {
     /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or clamped there. A cell of it
     /// is as good as the worst cell that it depends on. Holes must have been filled by [`Grid::fill_gaps`].
     pub fn slice(&self, leading: &[f64]) -> (Grid, Provenance) {
-        let places: Vec<Place> = leading.iter().enumerate().map(|(axis, value)| self.place(axis, *value)).collect();
+        let places: Vec<GridPosition> =
+            leading.iter().enumerate().map(|(axis, value)| self.place(axis, *value)).collect();
         let corners: Vec<(f64, usize)> = self.corners(&places).collect();
         let mut slice = Grid::empty(self.axes[leading.len()..].to_vec());
         for cell in 0..slice.num_cells() {
@@ -123,7 +124,7 @@ impl Grid {
 
     /// The cells around places on the first axes, with their positive weights; the first of them along the other axes.
     #[inline]
-    fn corners(&self, places: &[Place]) -> impl Iterator<Item = (f64, usize)> {
+    fn corners(&self, places: &[GridPosition]) -> impl Iterator<Item = (f64, usize)> {
         let corner = |corner: usize| {
             let (mut share, mut cell) = (1.0, 0);
             for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {
@@ -139,7 +140,7 @@ impl Grid {
     /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
     /// the edge value applies. Holes must have been filled by [`Grid::fill_gaps`].
     pub fn lookup(&self, point: &[f64]) -> (f64, Provenance) {
-        let mut places = [Place { low: 0, weight: 0.0, provenance: Provenance::Measured }; MAX_AXES];
+        let mut places = [GridPosition { low: 0, weight: 0.0, provenance: Provenance::Measured }; MAX_AXES];
         for (axis, (place, value)) in places.iter_mut().zip(point).enumerate() {
             *place = self.place(axis, *value);
         }
@@ -147,13 +148,13 @@ impl Grid {
     }
 
     /// The place of a positive coordinate on an axis. Points that share the coordinate can share its place.
-    pub fn place(&self, axis: usize, value: f64) -> Place {
+    pub fn place(&self, axis: usize, value: f64) -> GridPosition {
         bracket(&self.log_axes[axis], value.ln())
     }
 
     /// [`Grid::lookup`] by places along the axes.
     #[inline]
-    pub fn at(&self, places: &[Place]) -> (f64, Provenance) {
+    pub fn at(&self, places: &[GridPosition]) -> (f64, Provenance) {
         let mut provenance = places.iter().map(|place| place.provenance).max().unwrap_or(Provenance::Measured);
         let mut sum = 0.0;
         let mut add = |share: f64, corner: usize| {
@@ -190,15 +191,15 @@ impl Grid {
 /// First and last knot of an ascending axis that an interpolation at `value` reads.
 pub(super) fn knots_around(axis: &[f64], value: f64) -> [usize; 2] {
     let log_axis: Vec<f64> = axis.iter().map(|knot| knot.ln()).collect();
-    let Place { low, weight, .. } = bracket(&log_axis, value.ln());
+    let GridPosition { low, weight, .. } = bracket(&log_axis, value.ln());
     if weight > 0.0 { [low, low + 1] } else { [low, low] }
 }
 
 /// Lower knot, weight of the upper one, and whether `x` is a knot, between two, or beyond the ends.
-fn bracket(knots: &[f64], x: f64) -> Place {
+fn bracket(knots: &[f64], x: f64) -> GridPosition {
     const SAME: f64 = 1e-9;
     let last = knots.len() - 1;
-    let knot = |low, provenance| Place { low, weight: 0.0, provenance };
+    let knot = |low, provenance| GridPosition { low, weight: 0.0, provenance };
     let at_end = |low: usize| {
         let is_knot = (x - knots[low]).abs() <= SAME;
         knot(low, if is_knot { Provenance::Measured } else { Provenance::Clamped })
@@ -216,7 +217,7 @@ fn bracket(knots: &[f64], x: f64) -> Place {
     } else if weight >= 1.0 - SAME {
         knot(low + 1, Provenance::Measured)
     } else {
-        Place { low, weight, provenance: Provenance::Interpolated }
+        GridPosition { low, weight, provenance: Provenance::Interpolated }
     }
 }
 

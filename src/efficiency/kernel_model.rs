@@ -148,7 +148,7 @@ impl CachedKeys {
     /// # Formula
     /// Keys over the cached keys that a token sees on average. A window hides keys from that average, so there it is the tokens over
     /// `query`, and at least the number of windows that the keys fill. Averages over tokens give a short chunk without cached keys
-    /// little weight beside a long one.
+    /// little weight compared with a long one.
     #[inline]
     pub fn readers(&self, num_chunks: f64) -> (f64, f64) {
         let window = self.window_tokens();

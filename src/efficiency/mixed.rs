@@ -1,4 +1,4 @@
-//! Attention of a step that holds prefill chunks and decodes: engines give both to one variable-length call, while the
+//! Attention of a step with prefill chunks and decodes: engines give both to one variable-length call, while the
 //! tables time each kind alone.
 
 use super::curve::{DecodeCurve, PrefillCurve};
@@ -59,13 +59,13 @@ impl Span {
 /// # Formula
 /// With `s` a kind's time beyond its launch and `f` the share of the SMs that it fills, the call takes
 /// `launch_d + (max(s_d, s_p, f_d·s_d + f_p·s_p) + s_d + s_p) / 2`: the launch is paid once, and where a kind leaves SMs idle, half of the
-/// other runs beside it. It takes no less than the chunks alone.
+/// other runs with it. It takes no less than the chunks alone.
 ///
 /// # Source
 /// vLLM, `FlashAttentionImpl.forward` (`vllm/v1/attention/backends/flash_attn.py`): one `flash_attn_varlen_func` call for
 /// all requests of a step. Step traces of Llama-2-70B and CodeLlama-34B (vLLM 0.15.1, H100): a chunk of some ten tokens
-/// beside 20 to 100 decodes adds 0.1 to 0.5 ms to a step, not a launch per layer. FlashAttention 3 of vLLM 0.24 on an H100 and an H200
-/// (`bench_data/measured/`, `attention_mixed.csv` and the kinds alone): 3.9 and 5.7 % median error, where none beside the other
+/// with 20 to 100 decodes adds 0.1 to 0.5 ms to a step, not a launch per layer. FlashAttention 3 of vLLM 0.24 on an H100 and an H200
+/// (`bench_data/measured/`, `attention_mixed.csv` and the kinds alone): 3.9 and 5.7 % median error, where none with the other
 /// leaves 4.7 and 6.5 and all of it 4.9 and 7.7.
 #[inline]
 pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {

@@ -1,4 +1,4 @@
-//! Kernels of two streams at the same time: shared experts beside routed ones.
+//! Kernels of two concurrent streams: shared and routed experts.
 
 use super::kernel_time::STREAMING_EFFICIENCY;
 use super::provenance::{OperatorTime, Provenance};
@@ -21,7 +21,7 @@ pub struct Stream {
 /// reach.
 ///
 /// ```text
-/// 60 µs at a bound of 40 beside 20 µs at a bound of 15: (40 + 15)/0.85 = 64.7 µs, where one after the other takes 80.
+/// 60 µs at a bound of 40 with 20 µs at a bound of 15: (40 + 15)/0.85 = 64.7 µs, where one after the other takes 80.
 /// ```
 pub fn together_us(first: Stream, second: Stream) -> f64 {
     let shared_us = (first.bound_us + second.bound_us) / STREAMING_EFFICIENCY;
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn two_streams_take_what_the_chip_and_the_longer_one_need() {
-        // Latency hides: 20 µs at a bound of 2 beside 60 at 40 leave the longer one as it is.
+        // Latency hides: 20 µs at a bound of 2 with 60 at 40 leave the longer one as it is.
         assert_eq!(together((60.0, 40.0), (20.0, 2.0)), 60.0);
         assert_eq!(together((20.0, 2.0), (60.0, 40.0)), 60.0);
         // Bytes do not: 55 µs at 85 % of the bandwidth.

@@ -134,7 +134,7 @@ impl<const STEPS_LOG2: u32> Serialize for Surface<STEPS_LOG2> {
     }
 }
 
-/// Whole numbers with every one of the first few as a knot, and 16 of them in each octave beyond.
+/// Integer axis: every count up to 32 is a knot, then 16 knots per power of two.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct CountAxis {

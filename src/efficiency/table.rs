@@ -1,7 +1,7 @@
 //! A table file: one csv per GPU and operator, below a header of commented TOML. Each line holds the efficiencies of one
 //! series along its last axis, in per mille of the roofline bound, three digits each. `~` marks a value filled in from other
 //! measurements, `-` one beyond them (left out at a line's end). `=` and a bare `~` stand for a measured and a filled-in value that the
-//! numbers beside it give, as a lookup between them does. A line leaves out the series and the coordinates that the line above begins
+//! neighbouring numbers give, as a lookup between them does. A line leaves out the series and the coordinates that the line above begins
 //! with. Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 1000] are errors.
 #![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
@@ -25,7 +25,7 @@ use super::table_header::{coefficients, parse_header};
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
 
-/// Mark of a measured value that the numbers beside it give.
+/// Mark of a measured value that the neighbouring numbers give.
 pub(super) const MEASURED: &str = "=";
 /// Marks a value that was filled in. Its number follows, unless its neighbours give it.
 const FILLED_IN: char = '~';
@@ -40,7 +40,7 @@ pub struct Table {
     /// Path of the file; a built-in one has a name of its own.
     origin: String,
     text: Text,
-    /// The lines of the series that were asked for, by id.
+    /// The lines of the requested series, by id.
     points: Mutex<BTreeMap<usize, Arc<Points>>>,
     series: Mutex<KnownSeries>,
 }
@@ -54,7 +54,7 @@ enum Text {
     Packed(&'static PackedTable),
 }
 
-/// The series that were read, by name and the knots that were asked for, with the chip that their residuals hold for.
+/// The series that were read, by name and the requested knots, with the chip of their residuals.
 type KnownSeries = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series>)>;
 
 /// A line of values.

@@ -20,7 +20,7 @@ pub struct Value {
 
 /// Which values of a line need a number; holes are `None`. Both ends of a stretch without holes always do, and others as few as reach
 /// the next one.
-pub fn knots_that_matter(line: &[Option<Value>]) -> Vec<bool> {
+pub fn significant_knots(line: &[Option<Value>]) -> Vec<bool> {
     let mut matter = vec![false; line.len()];
     let mut start = 0;
     for stretch in line.split_inclusive(Option::is_none) {
@@ -68,7 +68,7 @@ mod tests {
     fn values_on_a_straight_line_are_left_out_and_corners_kept() {
         let matter = |residuals: &[f64]| {
             let marks: String =
-                knots_that_matter(&line(residuals)).iter().map(|of| if *of { 'x' } else { '.' }).collect();
+                significant_knots(&line(residuals)).iter().map(|of| if *of { 'x' } else { '.' }).collect();
             marks
         };
         assert_eq!(matter(&[0.0, 0.1, 0.2, 0.3]), "x..x");
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(matter(&[f64::NAN, 0.2]), ".x");
         assert_eq!(matter(&[]), "");
         let mut bent = line(&[0.0, 0.02, 0.0]);
-        assert_eq!(knots_that_matter(&bent), [true, true, true]);
+        assert_eq!(significant_knots(&bent), [true, true, true]);
         bent[1].as_mut().unwrap().is_filled_in = true;
-        assert_eq!(knots_that_matter(&bent), [true, false, true]);
+        assert_eq!(significant_knots(&bent), [true, false, true]);
     }
 }

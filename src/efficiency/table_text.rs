@@ -12,7 +12,7 @@ use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 use super::series_key::SeriesKey;
 use super::table::{MEASURED, residual_of};
-use super::table_compression::{Value, knots_that_matter};
+use super::table_compression::{Value, significant_knots};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
 pub struct SeriesDraft {
@@ -97,7 +97,7 @@ fn write_lines(series: &Series, id: usize, chip: &Chip, out: &mut String) {
             Some((per_mille, _)) if matters => per_mille,
             Some(_) => MEASURED.to_owned(),
         };
-        let values: Vec<String> = cells.into_iter().zip(knots_that_matter(&values)).map(field).collect();
+        let values: Vec<String> = cells.into_iter().zip(significant_knots(&values)).map(field).collect();
         out.push_str(&format!("{id}{coordinates}{}\n", values.join(" ")));
     }
 }

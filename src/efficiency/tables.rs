@@ -20,12 +20,12 @@ use super::series_key::{OfSeries, SeriesKey};
 use super::table::Table;
 
 /// The tables that were read, by GPU, folder and operator; `None` for a file that is not there.
-type Cache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<Table>>>>;
+type TableCache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<Table>>>>;
 
 /// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
-static BUILT_IN: Cache = Mutex::new(BTreeMap::new());
+static BUILT_IN: TableCache = Mutex::new(BTreeMap::new());
 
-/// The kernels whose tables a folder of one GPU holds.
+/// The kernels whose tables are in a folder of one GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Folder {
     /// One's own, of whatever was measured.
@@ -69,11 +69,11 @@ pub struct Tables {
     data_dir: Option<PathBuf>,
     gpus: Vec<String>,
     /// Tables of the data directory.
-    read: Cache,
+    read: TableCache,
 }
 
 /// A series found in some GPU's table.
-pub struct Found<K> {
+pub struct SeriesMatch<K> {
     /// Kernel that it was measured for.
     pub key: K,
     /// The series, read once and shared.
@@ -90,7 +90,7 @@ pub struct Found<K> {
     pub distance: f64,
 }
 
-impl<K> Found<K> {
+impl<K> SeriesMatch<K> {
     /// Provenance of the series' times at its knots; `is_exact` if it was measured for this kernel and no similar one.
     pub fn at_best(&self, is_exact: bool) -> Provenance {
         match (self.is_fallback, is_exact) {
@@ -109,10 +109,10 @@ impl Tables {
         let others = fallback_gpus(hardware).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
-        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: Cache::default() }
+        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: TableCache::default() }
     }
 
-    /// The tables of `gpu` alone, as they would stand in for those of `hardware`.
+    /// The tables of `gpu` alone, as the fallback for those of `hardware`.
     pub fn borrowed(hardware: &Hardware, gpu: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
         Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, engine, data_dir) }
     }
@@ -132,7 +132,7 @@ impl Tables {
         !self.gpus.contains(&self.hardware.name)
     }
 
-    /// Whether nothing was measured on the chip, nor on any that may stand in.
+    /// Whether nothing was measured on the chip, nor on any fallback.
     ///
     /// # Errors
     /// Those of reading a table's header.
@@ -163,7 +163,12 @@ impl Tables {
     ///
     /// # Errors
     /// As [`Tables::nearest`].
-    pub fn of_key<K: OfSeries>(&self, family: &'static KernelFamily, key: &K, around: &[f64]) -> Result<Found<K>> {
+    pub fn of_key<K: OfSeries>(
+        &self,
+        family: &'static KernelFamily,
+        key: &K,
+        around: &[f64],
+    ) -> Result<SeriesMatch<K>> {
         let is_key = |candidate: &K| if candidate == key { 0.0 } else { f64::INFINITY };
         Ok(self.nearest(family, is_key, 1, around)?.remove(0))
     }
@@ -180,7 +185,7 @@ impl Tables {
         distance: impl Fn(&K) -> f64,
         count: usize,
         around: &[f64],
-    ) -> Result<Vec<Found<K>>> {
+    ) -> Result<Vec<SeriesMatch<K>>> {
         for gpu in self.gpus_by_link(family)? {
             let distance = |engine: &Option<Engine>, series: &SeriesKey, about: &SeriesHeader| {
                 let Some(key) = K::of(series) else { return f64::INFINITY };
@@ -210,7 +215,7 @@ impl Tables {
                 if let (Some(series), Some(key)) = (table.series(of, &chip, around)?, K::of(of).cloned()) {
                     let (gpu, engine) = (gpu.clone(), engine.clone());
                     let link = measured_on.interconnect.map(|link| link.kind);
-                    found.push(Found { key, series, gpu, engine, is_fallback, link, distance });
+                    found.push(SeriesMatch { key, series, gpu, engine, is_fallback, link, distance });
                 }
             }
             if !found.is_empty() {
@@ -225,7 +230,7 @@ impl Tables {
     }
 
     /// The tables of a GPU, by the least distance of their series. Where the wanted engine has none that is near and engines' kernels differ
-    /// much, those that it has on another GPU of the same chip stand beside them: on a GB200, SGLang's experts by the tables of vLLM have a
+    /// much, those that it has on another GPU of the same chip are compared with them: on a GB200, SGLang's experts by the tables of vLLM have a
     /// median error of 10 %, and by SGLang's of a B200 one of 3 %.
     fn candidates<'a>(
         &'a self,
@@ -267,7 +272,7 @@ impl Tables {
         Hardware::find_in(self.data_dir.as_deref(), name)
     }
 
-    /// GPUs whose tables answer, nearest first. Of those that stand in for a rack's collectives, racks are nearer.
+    /// GPUs whose tables are used, nearest first. Of the fallbacks for a rack's collectives, racks are nearer.
     fn gpus_by_link(&self, family: &KernelFamily) -> Result<Vec<&String>> {
         let is_rack = |gpu: &Hardware| gpu.interconnect.is_some_and(|link| link.num_gpus > SERVER_GPUS);
         let mut gpus: Vec<(bool, &String)> = Vec::new();
@@ -316,7 +321,7 @@ pub fn if_any<T>(found: Result<T>) -> Result<Option<T>> {
 
 /// The table of `gpu` in a folder, which `read` reads on first use.
 fn cached(
-    cache: &Cache,
+    cache: &TableCache,
     family: &KernelFamily,
     gpu: &str,
     folder: Folder,

@@ -56,7 +56,7 @@ impl Hardware {
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Hardware> {
         let path = Path::new(name_or_path);
         if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) || path.is_file() {
-            return Ok(Hardware::load(path)?.beside(builtin()?));
+            return Ok(Hardware::load(path)?.with_mismatch_notes(builtin()?));
         }
         Hardware::named_in(data_dir, name_or_path)
     }
@@ -68,7 +68,7 @@ impl Hardware {
     pub fn named_in(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
         let mut builtin = builtin()?.to_vec();
         let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
-        let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.beside(&builtin)).collect();
+        let own: Vec<Hardware> = own.into_iter().map(|gpu| gpu.with_mismatch_notes(&builtin)).collect();
         for gpu in &mut builtin {
             if let Some(replacement) = own.iter().find(|own| own.name == gpu.name) {
                 *gpu = Hardware { aliases: std::mem::take(&mut gpu.aliases), ..replacement.clone() };
@@ -110,7 +110,7 @@ fn matches<'a>(gpus: &'a [Hardware], key: &str) -> Vec<&'a Hardware> {
     gpus.iter().filter(|gpu| gpu.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
 }
 
-/// Says which edition of a card is meant where the name tells none. The exact short name is never in doubt.
+/// Says which edition of a card is meant where the name does not identify one. The exact short name is never in doubt.
 fn edition_note<'a>(name: &str, gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Option<String> {
     let (_, edition) = split_edition(&gpu.display_name)?;
     if name == gpu.name || name.to_lowercase().contains(&edition.to_lowercase()) {

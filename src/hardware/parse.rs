@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::plausible::{Sense, check_peaks};
+use super::plausible::{Strictness, check_peaks};
 use super::spec::{
     Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
     SERVER_GPUS,
@@ -72,7 +72,7 @@ pub(super) fn lookup_key(name: &str) -> String {
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
-/// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule stands in.
+/// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule replaces it.
 fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet"]);
     let aliases = aliases(&file);
@@ -87,28 +87,28 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     let network = file.section("network");
     let host = file.section("host_link");
     let power = file.section("power_limit");
-    let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
+    let strictness = Strictness { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
     let mut sources = vec![source(&datasheet)];
     let interconnect = link.map(|link| {
         let num_gpus = link.whole("num_gpus", 1..=u32::MAX).unwrap_or(SERVER_GPUS);
         let num_gpus_per_host = link.whole("num_gpus_per_host", 1..=num_gpus).unwrap_or(num_gpus.min(SERVER_GPUS));
-        let (kind, unidirectional_bytes_per_s) = read_link(link, sense, InterconnectKind::Pcie, &mut sources);
+        let (kind, unidirectional_bytes_per_s) = read_link(link, strictness, InterconnectKind::Pcie, &mut sources);
         Interconnect { kind, unidirectional_bytes_per_s, num_gpus, num_gpus_per_host }
     });
     let network = network.map(|network| {
-        let (kind, unidirectional_bytes_per_s) = read_link(network, sense, NetworkKind::Rdma, &mut sources);
+        let (kind, unidirectional_bytes_per_s) = read_link(network, strictness, NetworkKind::Rdma, &mut sources);
         Network { kind, unidirectional_bytes_per_s }
     });
     let host_link = host.map(|host| {
-        let (kind, unidirectional_bytes_per_s) = read_link(host, sense, HostLinkKind::Pcie, &mut sources);
+        let (kind, unidirectional_bytes_per_s) = read_link(host, strictness, HostLinkKind::Pcie, &mut sources);
         HostLink { kind, unidirectional_bytes_per_s }
     });
-    let optional = |key: &str| sense.figure(&datasheet, key);
+    let optional = |key: &str| strictness.figure(&datasheet, key);
     let peaks: BTreeMap<DType, f64> =
         PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect();
-    let power_limit = power.map(|power| read_power_limit(power, &peaks, sense, &mut sources));
+    let power_limit = power.map(|power| read_power_limit(power, &peaks, strictness, &mut sources));
     // Cards that talk over PCIe reach the host over it too.
     let same = interconnect
         .filter(|link| link.kind == InterconnectKind::Pcie)
@@ -120,11 +120,11 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         aliases,
         display_name,
         architecture,
-        sm_count: datasheet.whole("sm_count", 1..=sense.max_sms()).unwrap_or(u32::MAX),
-        l2_bytes: required(sense, &datasheet, "l2_bytes"),
-        boost_clock_hz: required(sense, &datasheet, "boost_clock_hz"),
-        hbm_bytes_per_s: required(sense, &datasheet, "hbm_bytes_per_s"),
-        hbm_capacity_bytes: required(sense, &datasheet, "hbm_capacity_bytes"),
+        sm_count: datasheet.whole("sm_count", 1..=strictness.max_sms()).unwrap_or(u32::MAX),
+        l2_bytes: required(strictness, &datasheet, "l2_bytes"),
+        boost_clock_hz: required(strictness, &datasheet, "boost_clock_hz"),
+        hbm_bytes_per_s: required(strictness, &datasheet, "hbm_bytes_per_s"),
+        hbm_capacity_bytes: required(strictness, &datasheet, "hbm_capacity_bytes"),
         ecc_bytes: optional("ecc_bytes"),
         peaks_dense_flop_per_s: peaks,
         interconnect,
@@ -136,17 +136,22 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     };
     if has_datasheet {
         check(&hardware, &datasheet);
-        check_peaks(&hardware, &datasheet, sense);
+        check_peaks(&hardware, &datasheet, strictness);
     }
     datasheet.finish();
     hardware
 }
 
 /// Reads the kind and the rate of a link, in bytes per second. Its source joins `sources`.
-fn read_link<K: DeserializeOwned>(link: Keys<'_>, sense: Sense, default: K, sources: &mut Vec<String>) -> (K, f64) {
+fn read_link<K: DeserializeOwned>(
+    link: Keys<'_>,
+    strictness: Strictness,
+    default: K,
+    sources: &mut Vec<String>,
+) -> (K, f64) {
     link.require(&["kind"]);
     let kind = link.variant("kind").unwrap_or(default);
-    let unidirectional_bytes_per_s = required(sense, &link, "unidirectional_bytes_per_s");
+    let unidirectional_bytes_per_s = required(strictness, &link, "unidirectional_bytes_per_s");
     sources.push(source(&link));
     link.finish();
     (kind, unidirectional_bytes_per_s)
@@ -156,12 +161,12 @@ fn read_link<K: DeserializeOwned>(link: Keys<'_>, sense: Sense, default: K, sour
 fn read_power_limit(
     power: Keys<'_>,
     peaks: &BTreeMap<DType, f64>,
-    sense: Sense,
+    strictness: Strictness,
     sources: &mut Vec<String>,
 ) -> PowerLimit {
     let mut flop_per_s = BTreeMap::new();
     for (key, dtype) in SUSTAINED_KEYS {
-        let Some(rate) = sense.figure(&power, key) else { continue };
+        let Some(rate) = strictness.figure(&power, key) else { continue };
         if peaks.get(&dtype).is_none_or(|peak| rate > *peak) {
             power.problem(key, "is above the datasheet's peak, or has none");
         }
@@ -170,15 +175,15 @@ fn read_power_limit(
     if flop_per_s.is_empty() {
         power.problem("sustained_bf16_dense_flop_per_s", "is missing: give the rate of one format at least");
     }
-    let bytes_per_s = required(sense, &power, "bytes_per_s");
+    let bytes_per_s = required(strictness, &power, "bytes_per_s");
     sources.push(source(&power));
     power.finish();
     PowerLimit { flop_per_s, bytes_per_s }
 }
 
-fn required(sense: Sense, section: &Keys<'_>, key: &str) -> f64 {
+fn required(strictness: Strictness, section: &Keys<'_>, key: &str) -> f64 {
     section.require(&[key]);
-    sense.figure(section, key).unwrap_or(f64::MAX)
+    strictness.figure(section, key).unwrap_or(f64::MAX)
 }
 
 /// Checks that the figures of a datasheet are there together.

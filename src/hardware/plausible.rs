@@ -43,12 +43,12 @@ pub fn limits(key: &str) -> (f64, f64, &'static str) {
 
 /// Strictness of the checks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sense {
+pub(super) struct Strictness {
     /// Whether the file says that its figures are meant as they are.
     pub(super) is_unusual: bool,
 }
 
-impl Sense {
+impl Strictness {
     /// Reads a figure. `None` if it is absent or cannot be.
     pub(super) fn figure(self, section: &Keys<'_>, key: &str) -> Option<f64> {
         let expected =
@@ -62,8 +62,8 @@ impl Sense {
         let reason = if self.is_unusual {
             format!("must be from {:e} to {:e} {unit}, even with allow_unusual_figures", min / widened, max * widened)
         } else {
-            let way_out = "set allow_unusual_figures = true at the top of the file if it is right";
-            format!("must be from {min:e} to {max:e} {unit}{}; {way_out}", slip(value, min, max, unit))
+            let remedy = "set allow_unusual_figures = true at the top of the file if it is right";
+            format!("must be from {min:e} to {max:e} {unit}{}; {remedy}", slip(value, min, max, unit))
         };
         section.problem(key, reason);
         None
@@ -102,23 +102,23 @@ fn flop_per_sm_and_clock(architecture: Architecture) -> f64 {
 }
 
 /// Checks the bf16 peak, which is in `key`, against the units that reach it.
-pub fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, way_out: &str) {
+pub fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, remedy: &str) {
     let units = f64::from(hardware.sm_count) * flop_per_sm_and_clock(hardware.architecture) * hardware.boost_clock_hz;
     let peak = hardware.peaks_dense_flop_per_s.get(&DType::Bfloat16);
     if peak.is_some_and(|peak| *peak > units * (1.0 + ROUNDING)) {
         let reason = format!(
-            "is more than all SMs reach at the boost clock, {units:.3e} FLOP/s: is it a peak with sparsity? Then halve all peaks{way_out}"
+            "is more than all SMs reach at the boost clock, {units:.3e} FLOP/s: is it a peak with sparsity? Then halve all peaks{remedy}"
         );
         keys.problem(key, reason);
     }
 }
 
 /// Checks the peaks against the units that reach them and against each other.
-pub(super) fn check_peaks(hardware: &Hardware, datasheet: &Keys<'_>, sense: Sense) {
+pub(super) fn check_peaks(hardware: &Hardware, datasheet: &Keys<'_>, strictness: Strictness) {
     let peaks = &hardware.peaks_dense_flop_per_s;
-    if !sense.is_unusual {
-        let way_out = "; set allow_unusual_figures = true at the top of the file if it is right";
-        check_16_bit_peak(hardware, datasheet, "peak_bf16_dense_flop_per_s", way_out);
+    if !strictness.is_unusual {
+        let remedy = "; set allow_unusual_figures = true at the top of the file if it is right";
+        check_16_bit_peak(hardware, datasheet, "peak_bf16_dense_flop_per_s", remedy);
     }
     let Some(bf16) = peaks.get(&DType::Bfloat16) else { return };
     if let Some(fp8) = peaks.get(&DType::Fp8)

@@ -23,7 +23,7 @@ pub enum Architecture {
     Blackwell,
     /// Compute capability 12.0 (RTX PRO 6000).
     BlackwellConsumer,
-    /// A CPU. No other chip's tables stand in for its own: without any, every time is the datasheet's bound.
+    /// A CPU. No other chip's tables are its fallback: without any, every time is the datasheet's bound.
     Cpu,
 }
 
@@ -93,7 +93,7 @@ pub enum HostLinkKind {
 pub struct HostLink {
     /// PCIe or NVLink-C2C.
     pub kind: HostLinkKind,
-    /// Bytes per second that one GPU reads from the host, while the GPUs beside it read as well.
+    /// Bytes per second that one GPU reads from the host, while the other GPUs of the server read as well.
     pub unidirectional_bytes_per_s: f64,
 }
 

@@ -8,9 +8,9 @@ use Limit::{Bytes, Records};
 pub enum FileKind {
     /// A model's `config.json`.
     ModelConfig,
-    /// The `hf_quant_config.json` beside it.
+    /// The `hf_quant_config.json` next to it.
     QuantisationConfig,
-    /// The `generation_config.json` beside it.
+    /// The `generation_config.json` next to it.
     GenerationConfig,
     /// A GPU in TOML.
     Hardware,
@@ -46,7 +46,7 @@ pub enum FileKind {
     KernelTimings,
     /// A public table of kernel timings in parquet.
     KernelParquet,
-    /// The `meta.toml` beside kernel timings.
+    /// The `meta.toml` next to kernel timings.
     Certificate,
     /// The exclusions of calibration in TOML.
     Exclusions,

@@ -1,5 +1,9 @@
 //! Reads the keys of one object into typed values. A [`Log`] collects the faults, so that a user sees all of them.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked beside")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked in the same expression"
+)]
 
 use std::cell::RefCell;
 use std::fmt::Display;

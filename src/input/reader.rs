@@ -110,7 +110,7 @@ impl<'a> Input<'a> {
         Ok(bytes)
     }
 
-    /// Returns a reader of the file's records, and the count that must be told of each.
+    /// Returns a reader of the file's records, and the counter that each must be added to.
     pub fn records(self, record: Record) -> (BufReader<Bounded<'a>>, Rc<RecordCount>) {
         let count = self.reader.get_ref().count.clone();
         count.record.set(record);
@@ -142,7 +142,7 @@ pub fn read_text(kind: FileKind, path: &Path) -> Result<String> {
 
 /// Turns an error of an [`Input`]'s reader into one that names the file.
 pub fn read_error(origin: &str, error: io::Error) -> Error {
-    // Limits are told as such errors.
+    // Limits are reported as such errors.
     if error.kind() == io::ErrorKind::InvalidData {
         return Error::parse(origin, error.to_string());
     }

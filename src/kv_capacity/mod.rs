@@ -90,7 +90,7 @@ pub struct KvCapacity {
     pub kv_bytes_per_token: f64,
     /// Tokens of a block; in a hybrid model at least as many as take the memory of a layer's state.
     pub block_size: u32,
-    /// Blocks that a request holds beside those of its tokens, for the states of a hybrid model.
+    /// Blocks of a request in addition to those of its tokens, for the states of a hybrid model.
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub state_blocks_per_request: u32,
     /// Blocks, rounded down.
@@ -149,8 +149,8 @@ impl KvCapacity {
             });
             let share = *layers as f64 / most_layers;
             let cache = match states {
-                Some(states) => Cache::hybrid(states, share),
-                None => Cache::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len),
+                Some(states) => CacheCost::hybrid(states, share),
+                None => CacheCost::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len),
             };
             KvCapacity {
                 stage,
@@ -233,17 +233,17 @@ impl fmt::Display for KvCapacity {
 
 /// The cost of the KV cache of a rank.
 #[derive(Clone, Copy)]
-struct Cache {
+struct CacheCost {
     window_bytes: f64,
     bytes_per_token: f64,
     block_size: u32,
     state_blocks: u32,
 }
 
-impl Cache {
+impl CacheCost {
     /// Returns the cost of a stage with this share of the layers of the one that has most.
     fn hybrid(states: StateBlocks, share: f64) -> Self {
-        Cache {
+        CacheCost {
             window_bytes: 0.0,
             bytes_per_token: states.bytes_per_token * share,
             block_size: states.block_size,
@@ -254,8 +254,8 @@ impl Cache {
     /// Returns the way to pay for windows that leaves more blocks.
     fn of(kinds: &[KvCacheBytes], available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Self {
         let nothing =
-            Cache { window_bytes: 0.0, bytes_per_token: 0.0, block_size: deployment.block_size, state_blocks: 0 };
-        let every_token = Cache { bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum(), ..nothing };
+            CacheCost { window_bytes: 0.0, bytes_per_token: 0.0, block_size: deployment.block_size, state_blocks: 0 };
+        let every_token = CacheCost { bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum(), ..nothing };
         let (mut up_front, mut least_bytes) = (nothing, 0.0);
         for kind in kinds {
             match kind.window {
@@ -276,7 +276,7 @@ impl Cache {
         let longest = max_model_len.div_ceil(one_block.max(1)).saturating_add(2).saturating_mul(one_block);
         let beside_one = available_bytes - longest as f64 * up_front.bytes_per_token;
         up_front.window_bytes = up_front.window_bytes.min(beside_one.max(least_bytes));
-        let num_blocks = |cache: Cache| cache.num_blocks(available_bytes);
+        let num_blocks = |cache: CacheCost| cache.num_blocks(available_bytes);
         let is_better = up_front.bytes_per_token > 0.0 && num_blocks(up_front) > num_blocks(every_token);
         if is_better { up_front } else { every_token }
     }

@@ -6,13 +6,12 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::units::GIB;
 
-/// Highest utilization that is proposed, %. Above it, engines run out of memory for CUDA graphs and others that they do not
-/// count.
+/// Highest utilization that is proposed, %. Above this, engines run out of memory for CUDA graphs and other untracked allocations.
 const MAX_UTILIZATION_PCT: u32 = 95;
 /// Fewest tokens of a step that are proposed.
 const MIN_STEP_TOKENS: u32 = 512;
 
-/// Refuses a capacity without room for one request of `max_model_len` beside the block that the engine keeps for itself.
+/// Refuses a capacity without room for one request of `max_model_len` and the block that the engine reserves.
 /// `estimate` evaluates a changed deployment.
 pub(super) fn check(
     origin: String,

@@ -110,7 +110,7 @@ fn windows_are_charged_once_per_request_where_that_is_less() {
     assert_eq!(capacity.window_bytes, 24_576.0 * (4.0 * 16.0 * 128.0 + 2048.0));
 }
 
-/// gpt-oss-120b has room for one request of 131,072 tokens beside any number of short ones.
+/// gpt-oss-120b has room for one request of 131,072 tokens with any number of short ones.
 #[test]
 fn windows_of_others_do_not_refuse_a_long_request() {
     let (model, h100) = (Model::find("gpt-oss-120b").unwrap(), Hardware::find("h100").unwrap());

@@ -68,7 +68,7 @@ pub trait LatencyModel: Send + Sync {
     fn host(&self) -> HostTimes;
 
     /// Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is
-    /// copied; 0 for a model that knows no such copies. It runs beside the steps; a request that loads its blocks waits for it. Only an
+    /// copied; 0 for a model that knows no such copies. It runs concurrently with the steps; a request that loads its blocks waits for it. Only an
     /// engine with `EngineConfig::kv_offload` asks.
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64;
 }

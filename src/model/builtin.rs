@@ -90,11 +90,11 @@ impl Model {
         let json = read_text(FileKind::ModelConfig, &file)?;
         // A folder may hold several models' files, each with the model's name in front.
         let stem = file.file_name().and_then(|name| name.to_str()?.strip_suffix("config.json")).unwrap_or_default();
-        let beside = |name: &str| {
-            Some(file.with_file_name(format!("{stem}{name}"))).filter(|beside| beside.is_file() && *beside != file)
+        let next_to = |name: &str| {
+            Some(file.with_file_name(format!("{stem}{name}"))).filter(|path| path.is_file() && *path != file)
         };
         let hf =
-            beside("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;
+            next_to("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;
         let mut model =
             Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
         // A path such as `.` does not say the folder's name, which may be the checkpoint's.
@@ -105,7 +105,7 @@ impl Model {
         {
             model.notes.extend(config::unquantised_note(&folder, &model));
         }
-        match beside("generation_config.json") {
+        match next_to("generation_config.json") {
             Some(file) => model
                 .with_generation_config(&file.display().to_string(), &read_text(FileKind::GenerationConfig, &file)?),
             None => Ok(model),

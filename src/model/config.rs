@@ -235,8 +235,8 @@ impl ConfigReader<'_> {
 
     /// Number of norms of `hidden_size` weights per layer. Gemma 4 has three more, around the dense block and the experts.
     fn norms(&self, blocks: &[ffn::Block]) -> u64 {
-        let beside = self.family.ffn == FfnRule::DenseBesideExperts && blocks.iter().any(|(_, moe)| moe.is_some());
-        self.family.norms + if beside { 3 } else { 0 }
+        let in_parallel = self.family.ffn == FfnRule::DenseBesideExperts && blocks.iter().any(|(_, moe)| moe.is_some());
+        self.family.norms + if in_parallel { 3 } else { 0 }
     }
 
     fn dtype(&self) -> DType {
@@ -312,7 +312,7 @@ fn sounds_quantised(name: &str) -> Option<String> {
     QUANTISED_NAMES.iter().any(|mark| lower.contains(mark)).then(|| {
         format!(
             "'{name}' sounds quantised, but there is no quantization_config and no hf_quant_config.json next to it: taken as \
-             unquantised; put the checkpoint's hf_quant_config.json beside its config.json"
+             unquantised; put the checkpoint's hf_quant_config.json next to its config.json"
         )
     })
 }

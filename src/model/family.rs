@@ -20,7 +20,7 @@ pub(super) enum Hybrid {
     NemotronH,
 }
 
-/// Work of a layer in a hybrid model, beside the feed-forward part that its family gives to all layers.
+/// Work of a layer in a hybrid model, in addition to the feed-forward part that its family gives to all layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LayerKind {
     /// It attends to a KV cache.
@@ -86,7 +86,7 @@ pub(super) enum FfnRule {
     Interleaved,
     /// `first_k_dense_replace` and `moe_layer_freq` (DeepSeek, Kimi-K2, GLM-4.5).
     FirstDense,
-    /// A dense block beside the experts in every layer (Gemma 4).
+    /// A dense block in parallel with the experts in every layer (Gemma 4).
     DenseBesideExperts,
     /// A layer has a dense block without gate, experts without gate, or neither (Nemotron-H).
     ByLayerKind,

@@ -21,7 +21,7 @@ const MAX_PATTERN_WORK: u64 = 4_000_000;
 
 /// Modules that a rule covers by kind rather than by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum RuleScope {
     /// Every linear layer of the decoder, experts included, but not the LM head.
     Linear,
     /// Routed experts alone.
@@ -33,7 +33,7 @@ enum Reach {
 pub(super) struct Quantisation {
     skipped: Matcher,
     named: Vec<(Matcher, WeightFormat)>,
-    general: Option<(Reach, WeightFormat)>,
+    general: Option<(RuleScope, WeightFormat)>,
     /// Number format of the KV cache that the checkpoint asks for.
     pub(super) kv_cache: Option<DType>,
 }
@@ -61,7 +61,7 @@ impl Quantisation {
 
     /// Storage of a module of the decoder's layers; `None` where it is not quantised.
     pub(super) fn layer_format(&self, module: &ModuleName, is_expert: bool) -> Option<WeightFormat> {
-        let general = self.general.filter(|(reach, _)| *reach == Reach::Linear || is_expert);
+        let general = self.general.filter(|(reach, _)| *reach == RuleScope::Linear || is_expert);
         let general = general.filter(|_| !self.skipped.matches(module)).map(|(_, format)| format);
         self.named_only_format(module).or(general)
     }
@@ -100,10 +100,10 @@ impl SectionReader<'_> {
     fn method(&self) -> Quantisation {
         match self.section.text("quant_method").unwrap_or("") {
             "fp8" => self.fp8(),
-            "fbgemm_fp8" => self.general(Reach::Linear, Some(WeightFormat::Fp8)),
-            "mxfp4" => self.general(Reach::Experts, Some(WeightFormat::Mxfp4)),
+            "fbgemm_fp8" => self.general(RuleScope::Linear, Some(WeightFormat::Fp8)),
+            "mxfp4" => self.general(RuleScope::Experts, Some(WeightFormat::Mxfp4)),
             "gptq" => self.gptq(),
-            "awq" => self.general(Reach::Linear, self.integer_weights()),
+            "awq" => self.general(RuleScope::Linear, self.integer_weights()),
             "compressed-tensors" => self.compressed_tensors(),
             method if method.starts_with("modelopt") => self.modelopt(),
             // Older files of modelopt leave the method out.
@@ -116,7 +116,7 @@ impl SectionReader<'_> {
         }
     }
 
-    fn general(&self, reach: Reach, format: Option<WeightFormat>) -> Quantisation {
+    fn general(&self, reach: RuleScope, format: Option<WeightFormat>) -> Quantisation {
         let mut skipped = Matcher::default();
         for key in ["modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"] {
             for pattern in self.section.texts(key).unwrap_or_default() {
@@ -131,12 +131,12 @@ impl SectionReader<'_> {
         let key = "weight_block_size";
         let is_in_blocks = self.section.wholes(key).is_some_and(|sides| !sides.is_empty());
         let format = if is_in_blocks { block(self.section, key) } else { Some(WeightFormat::Fp8) };
-        self.general(Reach::Linear, format)
+        self.general(RuleScope::Linear, format)
     }
 
     fn gptq(&self) -> Quantisation {
         let format = self.integer_weights();
-        let mut quantisation = self.general(Reach::Linear, format);
+        let mut quantisation = self.general(RuleScope::Linear, format);
         if let (true, Some(format)) = (self.section.flag("lm_head") == Some(true), format) {
             let mut head = Matcher::default();
             head.add(self.section, "lm_head", "lm_head");
@@ -182,13 +182,13 @@ impl SectionReader<'_> {
     }
 
     fn compressed_tensors(&self) -> Quantisation {
-        let mut quantisation = self.general(Reach::Linear, None);
+        let mut quantisation = self.general(RuleScope::Linear, None);
         for (_, group) in self.listed("config_groups") {
             let Some(format) = self.group_format(&group) else { continue };
             let mut named = Matcher::default();
             for target in group.texts("targets").unwrap_or_default() {
                 match target {
-                    "Linear" => quantisation.general = quantisation.general.or(Some((Reach::Linear, format))),
+                    "Linear" => quantisation.general = quantisation.general.or(Some((RuleScope::Linear, format))),
                     _ => named.add(&group, "targets", target),
                 }
             }
@@ -237,15 +237,15 @@ impl SectionReader<'_> {
 
     /// modelopt's keys, as in `hf_quant_config.json` and in `quantization_config`.
     fn modelopt(&self) -> Quantisation {
-        let Some(algorithm) = self.section.text("quant_algo") else { return self.general(Reach::Linear, None) };
+        let Some(algorithm) = self.section.text("quant_algo") else { return self.general(RuleScope::Linear, None) };
         if algorithm.eq_ignore_ascii_case("MIXED_PRECISION") {
             return self.mixed_precision();
         }
-        self.general(Reach::Linear, self.algorithm(self.section, algorithm))
+        self.general(RuleScope::Linear, self.algorithm(self.section, algorithm))
     }
 
     fn mixed_precision(&self) -> Quantisation {
-        let mut quantisation = self.general(Reach::Linear, None);
+        let mut quantisation = self.general(RuleScope::Linear, None);
         for (name, module) in self.listed("quantized_layers") {
             module.require(&["quant_algo"]);
             let Some(format) = module.text("quant_algo").and_then(|name| self.algorithm(&module, name)) else {

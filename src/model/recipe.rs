@@ -11,7 +11,7 @@ pub(super) struct Recipe {
     pub(super) label: &'static str,
     format: MatmulFormat,
     has_fp8_cache: bool,
-    /// Patterns of modules that stay as they are, beside router and LM head.
+    /// Patterns of modules that are not quantised, in addition to router and LM head.
     skipped: &'static [&'static str],
     /// The same in words.
     except: &'static str,

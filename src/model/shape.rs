@@ -246,7 +246,7 @@ pub struct LayerGroup {
     pub count: u64,
     /// Their token mixer.
     pub attention: Attention,
-    /// Dense feed-forward block; present beside `moe` in Gemma 4.
+    /// Dense feed-forward block; present together with `moe` in Gemma 4.
     pub dense: Option<DenseFfn>,
     /// Routed experts.
     pub moe: Option<Moe>,

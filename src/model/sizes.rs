@@ -23,7 +23,7 @@ pub(super) struct LayerReader<'a> {
     pub(super) plain: WeightFormat,
 }
 
-/// Reads a required positive size. A missing or wrong one is a problem, and 1 stands in for it: reading goes on, so that all
+/// Reads a required positive size. A missing or wrong one is a problem, and 1 replaces it: reading continues, so that all
 /// problems are found, and the log refuses the model at the end.
 pub(super) fn size(keys: &Keys<'_>, key: &str) -> u64 {
     keys.require(&[key]);

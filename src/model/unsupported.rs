@@ -44,7 +44,7 @@ const KEYS: [(&str, &str); 24] = [
     ("num_kv_shared_layers", "means layers that use the KV cache of an earlier layer"),
     ("hidden_size_per_layer_input", "means embeddings per layer"),
     ("cross_attention_layers", "means cross-attention to another model's states"),
-    ("is_encoder_decoder", "means an encoder beside the decoder"),
+    ("is_encoder_decoder", "means an encoder in front of the decoder"),
     ("num_zero_experts", "means experts without weights"),
 ];
 

@@ -113,7 +113,7 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
             let (experts, over) = (moe.num_experts, ranks.expert_ranks());
             problems.push(
                 (ranks.expert_parallel && over > experts)
-                    .then(|| format!("{experts} experts can't be spread over {over} ranks: some would hold none")),
+                    .then(|| format!("{experts} experts can't be spread over {over} ranks: some would have none")),
             );
         }
     }
@@ -128,7 +128,7 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
     }
     if let Some(backend) = deployment.attention_backend.filter(|backend| *backend != AttentionBackend::FlashAttn) {
         remarks.push(format!(
-            "attention_backend = {}: no kernels of it were measured, those of the tables stand in",
+            "attention_backend = {}: no kernels of it were measured; fallback: those of the tables",
             name_of(&backend)
         ));
     }
@@ -158,7 +158,7 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
             let over = ranks.expert_ranks();
             if ranks.expert_parallel && !moe.num_experts.is_multiple_of(over) {
                 remarks.push(format!(
-                    "{} experts over {over} ranks: the fullest rank, which the step waits for, holds {}",
+                    "{} experts over {over} ranks: the fullest rank, which the step waits for, has {}",
                     moe.num_experts,
                     ranks.local_experts(moe.num_experts)
                 ));

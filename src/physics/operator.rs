@@ -150,7 +150,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the call does no FLOPs that a matrix unit would do, so that its bytes tell its time.
+    /// Whether the call does no FLOPs that a matrix unit would do, so that its bytes determine its time.
     pub(crate) fn only_moves_bytes(&self) -> bool {
         matches!(self, Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. })
     }

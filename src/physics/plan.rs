@@ -60,7 +60,7 @@ pub struct StepPlan {
     sampler: Sampler,
     /// The sampler's work in every step. Its kernels follow from it.
     pub(crate) sampler_work: SamplerWork,
-    /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
+    /// Most tokens, padding included, of a step whose shared experts run on a stream of their own, concurrently with the routed ones; 0 for models
     /// without shared experts.
     pub(crate) overlapped_tokens: u64,
     /// Operators that read weights from the host in every step, with the share of their calls that do; of experts, of their bytes.

@@ -18,7 +18,7 @@ use super::template::{KernelTemplate, Template};
 use super::truncation::{DRAWN_LAUNCHES, REDUCTION_TILE, Truncation, drawn_bytes_per_logit};
 
 /// Whether the server takes its parameters from the model's `generation_config.json`: vLLM and SGLang (`--sampling-defaults model`) do
-/// unless told otherwise (`server_args.py` of SGLang 0.5.9). TensorRT-LLM's server is taken to have defaults of its own, which truncate
+/// by default (`server_args.py` of SGLang 0.5.9). TensorRT-LLM's server is taken to have defaults of its own, which truncate
 /// and penalise nothing; its source was not at hand.
 fn reads_the_models(deployment: &Deployment, engine: &Engine) -> bool {
     deployment.generation_config == GenerationConfig::Auto && !engine.is_trtllm()
@@ -35,7 +35,7 @@ pub(super) fn defaults(model: &Model, deployment: &Deployment, engine: &Engine) 
 pub(super) fn remark(model: &Model, deployment: &Deployment, engine: &Engine) -> Option<String> {
     (reads_the_models(deployment, engine) && model.sampling.is_none()).then(|| {
         "generation_config.json is not known: tokens are taken to be sampled without top-p, top-k and penalties; have it \
-         beside the config.json, or set generation_config to vllm where the server ignores it"
+         next to the config.json, or set generation_config to vllm where the server ignores it"
             .to_owned()
     })
 }
@@ -87,7 +87,7 @@ const PENALTY_BYTES_PER_LOGIT: f64 = 2.0 * (8.0 + 9.0) + 10.0 + 24.0 + 17.0;
 /// Launches of penalties: three for each count, one for repetition, two each for frequency and presence.
 const PENALTY_LAUNCHES: u64 = 11;
 
-/// Bytes per logit of the most likely tokens beside random ones: an argmax over logits that are cast already.
+/// Bytes per logit of the most likely tokens in addition to random ones: an argmax over logits that are cast already.
 const BOTH_BYTES_PER_LOGIT: f64 = 4.0;
 
 /// Launches behind them: the argmax, temperatures of 1 for greedy rows (a comparison, a choice), and the choice of each row's token (likewise).

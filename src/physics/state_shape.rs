@@ -162,7 +162,7 @@ impl StateHeads {
         products * (self.value_dim() * self.key_head_dim) as f64
     }
 
-    /// Bytes per token of the recurrence beside its state: queries, keys, values and gates read, outputs written.
+    /// Bytes per token of the recurrence other than its state: queries, keys, values and gates read, outputs written.
     fn token_bytes(&self) -> f64 {
         let width = self.conv_dim() + self.value_dim();
         width as f64 * self.activation.bytes() + (self.gates() * self.num_heads) as f64 * GATE_BYTES

@@ -1,4 +1,4 @@
-//! The two streams of a layer of experts: shared experts run on one of their own beside the routed ones.
+//! The two streams of a layer of experts: shared experts run on one of their own, concurrently with the routed ones.
 
 use crate::engine::Engine;
 
@@ -41,7 +41,7 @@ pub(crate) enum ExpertStream {
 
 impl OperatorKind {
     /// The stream of a kernel that shared experts and routed ones may run at the same time; `None` for any other. The router is left
-    /// out: some models run it beside the shared experts, others before.
+    /// out: some models run it concurrently with the shared experts, others before.
     pub(crate) fn expert_stream(self) -> Option<ExpertStream> {
         use OperatorKind::{
             ExpertQuant, Experts, MoeAlign, MoeSum, MoeTopk, SharedActivation, SharedDownProj, SharedGate,

@@ -38,7 +38,7 @@ pub(crate) enum Truncation {
 /// `8 + (4 + 4 · 24) + (8 + 16) + 24`: pairs of index and row written; a histogram of the keys and four passes of 8 bits over keys of
 /// 4 and pairs of 8 bytes; a histogram and one pass over the pairs by row; logits gathered in that order, values and 64-bit indices
 /// written. This is PyTorch's sort of 2 to 127 rows. From 128 rows on each row is sorted by itself, in five passes that read the keys
-/// twice, which moves 5 % less and is not told apart.
+/// twice, which moves 5 % less and is not modelled separately.
 ///
 /// # Source
 /// PyTorch 2.9, `segmented_sort_pairs_by_full_sort` in `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DispatchRadixSort` (Onesweep).
@@ -62,10 +62,10 @@ const TOP_P_MASK_BYTES_PER_LOGIT: f64 = 8.0 + 5.0 + 9.0 + SCATTER_BYTES_PER_LOGI
 /// Launches of those kernels: softmax, 1 − p, comparison, the last one kept, fill, copy, scatter.
 const TOP_P_MASK_LAUNCHES: u64 = 7;
 
-/// Bytes per logit of top-k beside top-p, whose sorted logits it compares and fills.
+/// Bytes per logit of top-k with top-p, whose sorted logits it compares and fills.
 const TOP_K_MASK_BYTES_PER_LOGIT: f64 = 5.0 + 9.0;
 
-/// Launches of top-k beside top-p: the place of the k-th logit, its gather, comparison, fill.
+/// Launches of top-k with top-p: the place of the k-th logit, its gather, comparison, fill.
 const TOP_K_MASK_LAUNCHES: u64 = 4;
 
 /// Bytes per logit of top-k alone.

@@ -74,7 +74,7 @@ impl Offloaded {
         offloaded
     }
 
-    /// [`Offloaded::new`], unless the layers have less.
+    /// Like [`Offloaded::new`], but fails if more is requested than the layers hold.
     ///
     /// # Errors
     /// More than the layers of any rank have.

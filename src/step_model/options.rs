@@ -1,4 +1,4 @@
-//! The choices of a step model beside model, GPU and deployment, among them its correction. Uses `correction`, `efficiency`,
+//! The options of a step model: all choices other than model, GPU and deployment, among them its correction. Uses `correction`, `efficiency`,
 //! `error`.
 
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::efficiency::EfficiencyMode;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// Choices beside model, GPU and deployment.
+/// Choices other than model, GPU and deployment.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Calibrated tables, or the textbook roofline. Defaults to the tables.
     pub efficiency: EfficiencyMode,
-    /// Engine whose kernels are launched and looked up; where they were not measured on a GPU, those of the nearest version stand in.
+    /// Engine whose kernels are launched and looked up; where they were not measured on a GPU, those of the nearest version are the fallback.
     pub engine: Engine,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default choices but for the correction: times are those of the operators.
+    /// Default options without a correction.
     pub fn uncorrected() -> Self {
         Options { correction: CorrectionChoice::None, ..Options::default() }
     }

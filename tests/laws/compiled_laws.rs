@@ -247,7 +247,7 @@ fn single_chunks_of_any_length_and_context_agree_with_their_operators() {
                 batch.push(Request::prefill(chunk, context));
                 let difference = steps.step_time_us(&batch) / steps.estimate_unchecked(&batch).step_time_us - 1.0;
                 if difference.abs() > worst.0 {
-                    worst = (difference.abs(), format!("{chunk} tokens after {context} beside {num_decodes} decodes"));
+                    worst = (difference.abs(), format!("{chunk} tokens after {context} with {num_decodes} decodes"));
                 }
             }
         }
@@ -289,7 +289,7 @@ fn batches_beyond_the_tables_are_those_of_the_operators() {
         ("the longest decode", vec![Request::decode(u32::MAX)]),
         ("the longest chunk", vec![Request::prefill(u32::MAX, 0)]),
         ("the longest of all", vec![Request::prefill(u32::MAX, u32::MAX); 3]),
-        ("the longest beside others", [vec![Request::decode(u32::MAX)], vec![Request::decode(9); 64]].concat()),
+        ("the longest with others", [vec![Request::decode(u32::MAX)], vec![Request::decode(9); 64]].concat()),
         ("5,000 of the longest decodes", vec![Request::decode(u32::MAX); 5000]),
         ("5,000 chunks", vec![Request::prefill(9, 30); 5000]),
     ];

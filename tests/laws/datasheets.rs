@@ -5,7 +5,7 @@ use ridgepoint::{DType, ErrorKind, Hardware};
 
 /// Products written out with the figures that datasheets round to three digits.
 const REL_DATASHEET_ROUNDING: f64 = 0.01;
-/// The L40S datasheet states 362.05 TFLOP/s of bf16 beside 733 of fp8; the clock of its fp32 figure gives 366.4.
+/// The L40S datasheet states 362.05 TFLOP/s of bf16 and 733 of fp8; the clock of its fp32 figure gives 366.4.
 const REL_L40S_BF16: f64 = 0.015;
 const REL_SAME_FIGURE: f64 = 1e-12;
 

@@ -112,7 +112,7 @@ proptest! {
         prop_assert!(is_rel(step.step_time_us, expected_us, REL_BASIS), "{}: {} µs of {expected_us}: {:?}", name, step.step_time_us, batch);
         let sd = correction.coefficients_sd(&basis);
         prop_assert!(is_rel(step.coefficients_sd, sd, REL_BASIS), "{}: {} of {sd}: {:?}", name, step.coefficients_sd, batch);
-        // What is learned beside the operators is exactly what the prices say.
+        // What is learned in addition to the operators is exactly what the prices say.
         let prices_us: f64 = Term::ALL.into_iter().filter(|term| !term.is_factor())
             .map(|term| correction.coefficient(term) * basis.get(term)).sum();
         let learned_us: f64 = step.operators.iter().filter(|o| o.group.is_none()).map(|o| o.time_us).sum();

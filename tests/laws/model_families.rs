@@ -67,7 +67,7 @@ fn llama_biases_follow_their_keys() {
 }
 
 #[test]
-fn experts_of_a_dense_family_are_told_and_not_used() {
+fn experts_of_a_dense_family_are_reported_and_not_used() {
     let dense_alone = parse(&dense("llama"));
     let with_experts = parse(&with(&dense("llama"), json!({"num_local_experts": 8, "num_experts_per_tok": 2})));
     assert_eq!(with_experts.parameters(), dense_alone.parameters());

@@ -352,7 +352,7 @@ fn a_folder_named_as_quantised_without_a_scheme_is_noted() {
             fs::write(path.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
         }
         let notes = Model::load(&path).unwrap().notes;
-        notes.iter().filter(|note| note.contains("put the checkpoint's hf_quant_config.json beside")).count()
+        notes.iter().filter(|note| note.contains("put the checkpoint's hf_quant_config.json next to")).count()
     };
     assert_eq!((warns("Llama-FP4", &config.json, false), warns("Llama-AWQ", &config.json, false)), (1, 1));
     assert_eq!((warns("Llama", &config.json, false), warns("Llama-FP8", &config.json, true)), (0, 0));

@@ -128,7 +128,7 @@ fn gptq_and_awq_groups_are_read() {
 }
 
 #[test]
-fn compressed_tensors_formats_are_told_apart() {
+fn compressed_tensors_formats_are_distinguished() {
     let null = Value::Null;
     let int8 = json!({"num_bits": 8, "type": "int"});
     for (weights, activations, want) in [

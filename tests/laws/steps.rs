@@ -152,7 +152,7 @@ proptest! {
         let textbook = case.ideal.estimate_unchecked(&batch);
         prop_assert!(
             step.step_time_us >= textbook.step_time_us * (1.0 - REL_SUMMATION_ORDER),
-            "{}: {} µs beside {} µs: {:?}", case.name, step.step_time_us, textbook.step_time_us, batch
+            "{}: {} µs against {} µs: {:?}", case.name, step.step_time_us, textbook.step_time_us, batch
         );
     }
 

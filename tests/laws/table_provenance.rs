@@ -219,7 +219,7 @@ fn measured_kernels_of_gated_delta_nets_come_back() {
         let predicted_us = of_call(&batch, name);
         assert!(is_rel(predicted_us, measured_us, 0.02), "{name}: {predicted_us} for {measured_us} µs");
     }
-    // Chunks count by their tokens: a short chunk beside a long one takes a hundredth off the mean length.
+    // Chunks count by their tokens: a short chunk with a long one takes a hundredth off the mean length.
     let long = of_call(&[Request::prefill(8192, 0)], "chunk_scan");
     let both = steps.estimate_unchecked(&[Request::prefill(8192, 0), Request::prefill(64, 0)]);
     let both = both.operators.iter().find(|operator| operator.name == "chunk_scan").expect("a hybrid");

@@ -4,12 +4,12 @@
 use ridgepoint::Provenance;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::unstable::efficiency::Tables;
-use ridgepoint::unstable::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
+use ridgepoint::unstable::efficiency::curve::{MoeCurve, expert_layer_distance, fallback_weight};
 use ridgepoint::unstable::efficiency::family::{MOE, MoeKey, Routing};
 use ridgepoint::unstable::efficiency::kernel_model::{Chip, MoeModel};
 use ridgepoint::{DType, Engine, Hardware};
 
-/// Layers that stand in for an unmeasured one, as in a prediction.
+/// Fallback layers for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;
 /// Largest median error of a layer predicted from others, percent.
 const MAX_MEDIAN_ERROR_PCT: f64 = 8.0;
@@ -51,7 +51,7 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
                     let stand_ins: Vec<_> = others
                         .iter()
                         .take(STAND_INS)
-                        .map(|(of, d)| (&of.key, &*of.series, stand_in_weight(*d), Provenance::Clamped))
+                        .map(|(of, d)| (&of.key, &*of.series, fallback_weight(*d), Provenance::Clamped))
                         .collect();
                     let predicted_us = MoeCurve::new(&stand_ins, shape, tp, ep, chip).time(tokens).0;
                     errors.push(100.0 * (predicted_us / measured_us - 1.0).abs());

@@ -33,8 +33,8 @@ fn read(path: &Path) -> Vec<Step> {
             (0, _) => "decodes",
             (..512, 0) => "chunks below 512 tokens",
             (_, 0) => "chunks from 512 tokens",
-            (..512, _) => "decodes beside chunks below 512 tokens",
-            _ => "decodes beside chunks from 512 tokens",
+            (..512, _) => "decodes with chunks below 512 tokens",
+            _ => "decodes with chunks from 512 tokens",
         };
         Step { model: row[0].to_owned(), batch, kind, latency_us: row[7].parse().unwrap() }
     });

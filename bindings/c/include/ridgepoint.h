@@ -86,7 +86,7 @@ typedef enum {
 typedef struct RidgepointModel RidgepointModel;
 
 /**
- * Options beside model and GPU. Set struct_size to sizeof(RidgepointOptions) and all other fields to NULL (`= {0}` does), then
+ * Options other than model and GPU. Set struct_size to sizeof(RidgepointOptions) and all other fields to NULL (`= {0}` does), then
  * set the fields that should differ. All texts are UTF-8, end with a zero byte, and are only read during the call.
  */
 typedef struct {
@@ -244,7 +244,7 @@ RidgepointStatus ridgepoint_preemption_processing_time_us(const RidgepointModel 
 
 /**
  * Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is copied,
- * µs. The copy runs beside the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
+ * µs. The copy runs concurrently with the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
  * another number fails, as does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one, as all copy
  * their shares at the same time; those of a disk are of all GPUs together.
  */

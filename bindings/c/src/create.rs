@@ -80,11 +80,11 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
 
 fn find_model(name: &str, choices: &Choices<'_>) -> Result<Model, Failure> {
     let Some(config) = choices.model_config else {
-        let beside = [
+        let alternatives = [
             ("model_quant_config_json", choices.model_quant_config),
             ("model_generation_config_json", choices.model_generation_config),
         ];
-        return match beside.into_iter().find(|(_, text)| text.is_some()) {
+        return match alternatives.into_iter().find(|(_, text)| text.is_some()) {
             Some((key, _)) => {
                 Err(Failure::argument(format!("options.{key}: belongs to options.model_config_json, which is NULL")))
             }

@@ -1,4 +1,4 @@
-//! The delays of a serving engine beside its step time.
+//! The delays of a serving engine other than its step time.
 
 use std::ffi::{c_char, c_int};
 
@@ -81,7 +81,7 @@ pub enum RidgepointTransferDirection {
 }
 
 /// Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is copied,
-/// µs. The copy runs beside the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
+/// µs. The copy runs concurrently with the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
 /// another number fails, as does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one, as all copy
 /// their shares at the same time; those of a disk are of all GPUs together.
 ///

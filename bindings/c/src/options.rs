@@ -1,4 +1,4 @@
-//! Options beside model and GPU.
+//! Options other than model and GPU.
 
 use std::ffi::c_char;
 use std::mem::size_of;
@@ -6,7 +6,7 @@ use std::mem::size_of;
 use crate::status::Failure;
 use crate::text::optional;
 
-/// Options beside model and GPU. Set struct_size to sizeof(RidgepointOptions) and all other fields to NULL (`= {0}` does), then
+/// Options other than model and GPU. Set struct_size to sizeof(RidgepointOptions) and all other fields to NULL (`= {0}` does), then
 /// set the fields that should differ. All texts are UTF-8, end with a zero byte, and are only read during the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

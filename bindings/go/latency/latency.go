@@ -47,7 +47,7 @@ const (
 // KVModel is a [Model] that knows the sixth delay too: copies of KV blocks between the GPU, host memory and a disk.
 type KVModel interface {
 	Model
-	// KVTransferTime is the time to copy so many bytes while nothing else is copied. The copy runs beside the steps, and a request that
+	// KVTransferTime is the time to copy so many bytes while nothing else is copied. The copy runs concurrently with the steps, and a request that
 	// loads its blocks waits for it.
 	KVTransferTime(direction TransferDirection, bytes int64) int64
 	// KVContention is the share of its speed that a direction of copies keeps while the other one copies too.

@@ -160,7 +160,7 @@ func missing(prefix string, object json.RawMessage, of reflect.Type) []error {
 	return found
 }
 
-// isObject tells objects with the keys of a struct from types that read themselves.
+// isObject distinguishes objects with the keys of a struct from types that read themselves.
 func isObject(kind reflect.Type) bool {
 	return kind.Kind() == reflect.Struct && kind != reflect.TypeOf(window{})
 }

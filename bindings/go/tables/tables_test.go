@@ -9,7 +9,7 @@ import (
 	"ridgepoint/latency"
 )
 
-// A file with round numbers. Steps of decodes take 100 µs for 1 or 2 of them, 200 for 3 or 4; tokens beside chunks take 1 µs each,
+// A file with round numbers. Steps of decodes take 100 µs for 1 or 2 of them, 200 for 3 or 4; tokens with chunks take 1 µs each,
 // sampled ones 2. A decode attention takes 10 µs per key for 1 decode and 20 for 3, a chunk attention 100 per prompt token for 1
 // token and 200 for 3. Both have two calls, and a correction doubles them.
 const export = `{
@@ -73,13 +73,13 @@ func TestTimesByHand(t *testing.T) {
 		{"two decodes", []uint32{1, 2}, []uint32{1, 1}, nil, 100 + 4 + 6 + 4*37.5},
 		{"one of them samples nothing", []uint32{1, 2}, []uint32{1, 1}, []bool{true, false}, 100 + 2 + 6 + 4*37.5},
 		{"three decodes and one idle", []uint32{1, 1, 9, 1}, []uint32{1, 1, 0, 1}, nil, 200 + 6 + 9 + 4*40},
-		// 16 µs of attention's bound beside 5000.
+		// 16 µs of attention's bound, compared with 5000.
 		{"four decodes at the roofline", []uint32{1, 1, 1, 1}, []uint32{1, 1, 1, 1}, nil, 5016},
 		{"six decodes share a cell with five", []uint32{1, 1, 1, 1, 1, 1}, []uint32{1, 1, 1, 1, 1, 1}, nil, 310 + 12 + 18 + 4*40},
 		{"a chunk", []uint32{0}, []uint32{2}, nil, 2 + 2 + 3 + 11 + 4*300},
 		{"a chunk that samples nothing", []uint32{0}, []uint32{2}, []bool{false}, 2 + 3 + 11 + 4*300},
-		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280 if all of the decode runs beside it, and does with half.
-		{"a chunk beside a decode", []uint32{0, 1}, []uint32{2, 1}, nil, 3 + 4 + 6 + 11 + 4*20 + 4*(280+290)/2},
+		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280 if all of the decode runs concurrently with it, and does with half.
+		{"a chunk with a decode", []uint32{0, 1}, []uint32{2, 1}, nil, 3 + 4 + 6 + 11 + 4*20 + 4*(280+290)/2},
 		{"two chunks", []uint32{0, 1}, []uint32{2, 3}, nil, 5 + 4 + 6 + 22 + 4*6},
 		{"a chunk beyond the graphs waits for its launches", []uint32{0}, []uint32{7}, nil, 900},
 	} {

@@ -14,7 +14,7 @@ use crate::fault::{from_json, raised};
 /// A load as the classes of `_loads.py` describe it.
 #[derive(Debug)]
 pub enum Load {
-    /// Requests in columns, passed beside the description.
+    /// Requests in columns, passed along with the description.
     Columns,
     /// Any other load.
     Described(workload::Load),

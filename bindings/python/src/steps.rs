@@ -95,7 +95,7 @@ impl StepModel {
         detached(py, || {
             if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
                 return Err(RidgepointError::new_err(format!(
-                    "data_dir = {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                    "data_dir = {}: no such folder; give one that contains hardware/, models/ or bench_data/",
                     dir.display()
                 )));
             }

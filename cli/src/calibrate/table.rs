@@ -1,4 +1,4 @@
-//! The table of `calibrate`: the errors of each operator, by number format, beside those of simpler methods.
+//! The table of `calibrate`: the errors of each operator, by number format, compared with those of simpler methods.
 
 use std::collections::BTreeMap;
 

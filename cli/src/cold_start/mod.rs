@@ -36,7 +36,7 @@ pub struct ColdStartArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=MOST_TOKENS), default_value_t = 512)]
     #[arg(allow_negative_numbers = true)]
     input_len: u32,
-    /// vLLM's logs of starts of this model: measured times beside predicted ones, and rates fitted to them
+    /// vLLM's logs of starts of this model: measured and predicted times, and rates fitted to them
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "storage_gb_s", help_heading = LOGS)]
     log: Vec<PathBuf>,
     /// Rates that --out wrote, in place of the assumed ones
@@ -132,7 +132,7 @@ pub fn start(
     Ok(ColdStart { model, hardware, deployment, steps, rates, compile_cache, prompt_tokens }.predict()?)
 }
 
-/// Reads all logs, or tells the problems of all.
+/// Reads all logs, or returns the problems of all.
 fn read(paths: &[PathBuf]) -> Result<Vec<StartLog>, Failure> {
     let (mut logs, mut errors) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
@@ -163,7 +163,7 @@ fn fitted(
     let mut fit = compare(logs, (&served.model, &served.hardware), &served.deployment, options, &rates)?;
     warnings.append(&mut fit.notes);
     let storage: Storage = rates.storage();
-    // A rate that the logs tell nothing of stays that of the file; one of other storage does not.
+    // A rate that the logs do not determine keeps the file's value; one of other storage does not.
     if let Some(file) = file.filter(|file| file.storage == storage) {
         for (name, rate) in file.rates {
             fit.fitted.rates.entry(name).or_insert(rate);

@@ -102,13 +102,13 @@ fn measured(fit: &ColdStartFit, page: &mut Page) {
             format!("{} to {}", amount(rate.rate, rate.lower), amount(rate.rate, rate.upper))
         })
         .right("times", |rate| count(rate.times as u64))
-        .left("", |rate| told(rate).to_owned());
+        .left("", |rate| status(rate).to_owned());
     page.rows(&rows, &[]);
     page.fact("scatter", &format!("{:.0} % between starts", 100.0 * fit.scatter));
 }
 
-fn told(rate: &RateFit) -> &'static str {
-    if rate.identified { "" } else { "not told by the logs" }
+fn status(rate: &RateFit) -> &'static str {
+    if rate.identified { "" } else { "not identified by the logs" }
 }
 
 /// The name that JSON has too.

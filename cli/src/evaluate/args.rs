@@ -100,7 +100,7 @@ pub struct Steps {
     /// Share of each run's time from which rows are judged [default: 0.8 with --split temporal, which this implies]
     #[arg(long, value_name = "X", value_parser = share)]
     pub judge_from: Option<f64>,
-    /// Judge a correction fitted to the rows that are not held back, beside the given one
+    /// Judge a correction fitted to the rows that are not held back, and compare it with the given one
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub refit: Option<FitLevel>,
     /// Sampled steps that are judged together; 1 judges every interval for itself

@@ -1,4 +1,4 @@
-//! `ridgepoint evaluate capture`: one's own requests beside their predictions.
+//! `ridgepoint evaluate capture`: one's own requests compared with their predictions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Capture {
     /// Traces, reports and tables of one run, of any format that `ingest` reads, or the folder that it wrote
     #[arg(value_name = "PATH", required_unless_present = "judge")]
     paths: Vec<PathBuf>,
-    /// The same, beside --fit-from
+    /// Traces, reports and tables of the run to judge, with --fit-from
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "paths")]
     judge: Vec<PathBuf>,
     /// Fit a correction to the steps of these captures first: how well does one load predict another?
@@ -55,7 +55,7 @@ pub struct Capture {
     memory: MemoryArg,
     #[command(flatten)]
     prediction: PredictionArgs,
-    /// Write one csv row per request, measured beside predicted
+    /// Write one csv row per request, measured and predicted
     #[arg(long, value_name = "FILE")]
     output_csv: Option<PathBuf>,
     /// Exit with 1 if the error of the mean E2E is above X percent
@@ -167,7 +167,7 @@ fn missed(report: &CaptureReport, limit_pct: f64) -> Option<String> {
         Some(row) => {
             Some(format!("the error of e2e_mean is {:.2} %, above the tolerance of {limit_pct} %", row.ape_pct))
         }
-        None => Some("the capture has no E2E to hold against the tolerance".to_owned()),
+        None => Some("the capture has no E2E to compare with the tolerance".to_owned()),
     }
 }
 

@@ -102,7 +102,7 @@ fn missed(report: &EvaluationReport, metric: Metric, limit_pct: f64) -> Option<S
         Some(median_pct) => Some(format!(
             "median absolute error of {metric} is {median_pct:.2} %, above the tolerance of {limit_pct} %"
         )),
-        None => Some(format!("no run has a measured {metric} of the whole run to hold against the tolerance")),
+        None => Some(format!("no run has a measured {metric} of the whole run to compare with the tolerance")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tables of `evaluate`: measured beside predicted values, errors by metric, groups of runs, and remarks.
+//! The tables of `evaluate`: measured and predicted values, errors by metric, groups of runs, and remarks.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn measured_values(page: &mut Page, report: &EvaluationReport) {
     page.rows(&rows, &["black box", "ideal roofline", "calibrated roofline"]);
 }
 
-/// Errors by metric: of groups of runs, and of all runs with the baselines beside. Groups have baselines too if there is one metric.
+/// Errors by metric: of groups of runs, and of all runs with the baselines. Groups have baselines too if there is one metric.
 fn errors(page: &mut Page, report: &EvaluationReport) {
     let mut lines: Vec<(String, &MetricSummary)> = Vec::new();
     for (name, group) in report.split.iter().flat_map(|split| &split.groups) {

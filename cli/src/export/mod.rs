@@ -41,7 +41,7 @@ pub struct Export {
     kv_transfers: Option<PathBuf>,
 }
 
-/// The tables of steps, and the times of KV transfers beside them.
+/// The tables of steps, and the times of KV transfers.
 #[derive(Serialize)]
 struct File<T: Serialize> {
     #[serde(flatten)]

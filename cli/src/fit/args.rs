@@ -13,7 +13,7 @@ use crate::output::Force;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Fit {
-    /// Sampled steps: traces, tables of `ridgepoint ingest`, or folders of tables; tables of requests beside them
+    /// Sampled steps: traces, tables of `ridgepoint ingest`, or folders of tables; tables of requests with them
     #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "serving")]
     #[arg(conflicts_with = "serving", help_heading = FITTING)]
     pub steps: Vec<PathBuf>,

@@ -61,7 +61,7 @@ fn in_folder(folder: &Path, notes: &mut Vec<String>) -> ridgepoint::Result<Vec<P
     for file in files_in(Some(folder), "", "csv")? {
         match Format::detect(&file) {
             Ok(format) => {
-                // Token times beside requests tell steps too.
+                // Token times of requests determine steps too.
                 holds_steps |= format.holds_steps || format.name == "token-table";
                 found.push(file);
             }

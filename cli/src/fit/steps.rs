@@ -1,4 +1,4 @@
-//! `ridgepoint fit --steps`: fits a correction to sampled steps, and host overheads to the requests beside them.
+//! `ridgepoint fit --steps`: fits a correction to sampled steps, and host overheads to the requests of the same runs.
 
 use ridgepoint::Correction;
 use ridgepoint::correction::Level;

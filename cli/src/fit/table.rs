@@ -1,4 +1,4 @@
-//! The table of `fit`: its parameters beside their priors, and how the solver ended.
+//! The table of `fit`: its parameters with their priors, and how the solver ended.
 
 use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};

@@ -30,7 +30,7 @@ pub struct Ingest {
     /// JSON file for latency and bandwidth of the transfers between GPU and CPU, and their contention
     #[arg(long, value_name = "FILE", help_heading = KV_CACHE)]
     pub output_transfers: Option<PathBuf>,
-    /// Bytes of a KV block on one GPU [default: those of model, --tensor-parallel-size and the block size that the files tell]
+    /// Bytes of a KV block on one GPU [default: those of model, --tensor-parallel-size and the block size in the files]
     #[arg(long, value_name = "BYTES", value_parser = block_bytes, allow_negative_numbers = true, help_heading = KV_CACHE)]
     pub kv_block_bytes: Option<f64>,
     /// Take one reply of /metrics for all that its server did since it started

@@ -27,7 +27,7 @@ use crate::progress;
 /// Reads files and writes tables.
 ///
 /// # Errors
-/// Files that can't be read or are at fault, each with its problem; models and GPUs of unknown names; runs that can't be told
+/// Files that can't be read or are at fault, each with its problem; models and GPUs of unknown names; runs that can't be distinguished
 /// apart; nothing that can be used; tables that can't be written.
 pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure> {
     let mut tables = read(args)?;
@@ -62,7 +62,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         notes.push("--since-start changes nothing: no file is a reply of /metrics".to_owned());
     }
     if args.kv_block_bytes.is_some() && tables.report.transfers.is_empty() {
-        notes.push("--kv-block-bytes changes nothing: no file tells transfers of KV blocks".to_owned());
+        notes.push("--kv-block-bytes changes nothing: no file reports transfers of KV blocks".to_owned());
     }
     let missing = missing_labels(&tables.report.runs);
     if !missing.is_empty() {

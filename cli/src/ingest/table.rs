@@ -102,14 +102,14 @@ fn lay_out_transfers(report: &Ingestion, page: &mut Page) {
     }
     for of in &report.transfer_contention {
         let range = format!("90 % interval {:.1} % to {:.1} %", 100.0 * of.lower, 100.0 * of.upper);
-        let told = format!("{:.1} % of its speed for each direction while both run ({range})", 100.0 * of.factor);
-        page.paragraph("contention: ", &told);
+        let contention = format!("{:.1} % of its speed for each direction while both run ({range})", 100.0 * of.factor);
+        page.paragraph("contention: ", &contention);
     }
     for of in &report.transfer_faults {
-        let told: Vec<String> =
-            of.faults.told().iter().map(|(number, what)| format!("{} {what}", count(*number))).collect();
-        if !told.is_empty() {
-            page.paragraph("left out: ", &format!("transfers of {}: {}", of.file, told.join(", ")));
+        let left_out: Vec<String> =
+            of.faults.descriptions().iter().map(|(number, what)| format!("{} {what}", count(*number))).collect();
+        if !left_out.is_empty() {
+            page.paragraph("left out: ", &format!("transfers of {}: {}", of.file, left_out.join(", ")));
         }
     }
 }

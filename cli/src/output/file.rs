@@ -35,9 +35,9 @@ pub fn remove_unfinished() {
 }
 
 /// The name of a temporary file in the list of them.
-struct Listed(PathBuf);
+struct TemporaryName(PathBuf);
 
-impl Drop for Listed {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
         unfinished().retain(|known| *known != self.0);
     }
@@ -46,7 +46,7 @@ impl Drop for Listed {
 /// A temporary file. Dropping it removes it.
 pub struct Temporary {
     file: NamedTempFile,
-    listed: Listed,
+    listed: TemporaryName,
 }
 
 impl Temporary {
@@ -62,7 +62,7 @@ impl Temporary {
                 let mut unfinished = unfinished();
                 let file = builder.tempfile_in(folder)?;
                 unfinished.push(file.path().to_owned());
-                let listed = Listed(file.path().to_owned());
+                let listed = TemporaryName(file.path().to_owned());
                 Temporary { file, listed }
             };
             // Another run may have taken the file for abandoned before it was locked. Not every disk has locks.

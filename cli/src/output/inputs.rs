@@ -7,7 +7,7 @@ use ridgepoint::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
 use super::file::folder;
-use crate::input_paths::Named;
+use crate::input_paths::NamedPath;
 
 /// Endings of the files in a folder of measurements that some reader takes.
 const ENDINGS: [&str; 2] = ["csv", "parquet"];
@@ -16,7 +16,7 @@ const OF_MODELS: [&str; 3] = ["config.json", "hf_quant_config.json", "generation
 
 /// The place of a content on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum FileIdentity {
     /// Device and inode.
     #[cfg(unix)]
     Inode(u64, u64),
@@ -24,34 +24,34 @@ pub enum Place {
     Path(PathBuf),
 }
 
-impl Place {
+impl FileIdentity {
     /// The place of a regular file that is there.
     pub fn of_file(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
-            Some(Place::Inode(metadata.dev(), metadata.ino()))
+            Some(FileIdentity::Inode(metadata.dev(), metadata.ino()))
         }
         #[cfg(not(unix))]
         {
             drop(metadata);
-            path.canonicalize().ok().map(Place::Path)
+            path.canonicalize().ok().map(FileIdentity::Path)
         }
     }
 
     /// The place of a file that will be made.
     pub fn of_new_file(path: &Path) -> Option<Self> {
-        Some(Place::Path(folder(path).canonicalize().ok()?.join(path.file_name()?)))
+        Some(FileIdentity::Path(folder(path).canonicalize().ok()?.join(path.file_name()?)))
     }
 }
 
 /// The files of a run's inputs, with the paths that led to them.
 #[derive(Debug, Default)]
 pub struct Inputs {
-    files: HashMap<Place, PathBuf>,
+    files: HashMap<FileIdentity, PathBuf>,
     /// The efficiency tables of `--data-dir`.
-    tables: HashMap<Place, PathBuf>,
+    tables: HashMap<FileIdentity, PathBuf>,
 }
 
 impl Inputs {
@@ -64,13 +64,13 @@ impl Inputs {
         }
         for gpu in entries(&data_dir.join("bench_data")) {
             for file in files_in(Some(&gpu), "", "csv").unwrap_or_default() {
-                self.tables.extend(Place::of_file(&file).map(|place| (place, file)));
+                self.tables.extend(FileIdentity::of_file(&file).map(|place| (place, file)));
             }
         }
     }
 
     /// Adds what an argument names, if it is there: a file, or those files of a folder that readers of folders look at.
-    pub fn add_named(&mut self, Named { value, is_path }: &Named) {
+    pub fn add_named(&mut self, NamedPath { value, is_path }: &NamedPath) {
         self.add(value);
         if !is_path {
             return;
@@ -102,15 +102,15 @@ impl Inputs {
     }
 
     fn add_file(&mut self, path: &Path) {
-        self.files.extend(Place::of_file(path).map(|place| (place, path.to_owned())));
+        self.files.extend(FileIdentity::of_file(path).map(|place| (place, path.to_owned())));
     }
 
     /// Returns the input at a place. With `writes_tables`, the tables of `bench_data/` are no inputs.
-    pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
+    pub fn at(&self, place: &FileIdentity, writes_tables: bool) -> Option<&Path> {
         let table = self.tables.get(place).filter(|_| !writes_tables);
         let input = self.files.get(place).or(table)?;
-        // An input that an editor has renewed since has left its inode to others.
-        (Place::of_file(input).as_ref() == Some(place)).then_some(input)
+        // An editor may have replaced the input, so its old inode can belong to another file.
+        (FileIdentity::of_file(input).as_ref() == Some(place)).then_some(input)
     }
 }
 

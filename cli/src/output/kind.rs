@@ -1,4 +1,4 @@
-//! The kinds of files that the command writes. The beginning of a file tells its kind.
+//! The kinds of files that the command writes. The beginning of a file identifies its kind.
 
 use std::fs::File;
 use std::io::Read;

@@ -16,7 +16,7 @@ use ridgepoint::{Error, Result};
 use crate::common::Common;
 pub use file::remove_unfinished;
 use file::{Temporary, folder, remove_abandoned};
-use inputs::{Inputs, Place};
+use inputs::{FileIdentity, Inputs};
 pub use kind::Kind;
 
 /// The flag of every subcommand that writes.
@@ -32,7 +32,7 @@ pub struct Outputs {
     force: bool,
     inputs: Inputs,
     /// The outputs so far.
-    places: HashMap<Place, Kind>,
+    places: HashMap<FileIdentity, Kind>,
     /// The folders without files of earlier runs that were killed.
     tidy: Vec<PathBuf>,
 }
@@ -60,10 +60,10 @@ impl Outputs {
     /// What must not be replaced: an input, another output, a file of another kind without `--force`.
     pub fn check(&mut self, path: &Path, kind: Kind) -> Result<bool> {
         let refuse = |problem: String| Err(Error::invalid(path, vec![problem]));
-        let there = Place::of_file(path);
+        let there = FileIdentity::of_file(path);
         let is_there = there.is_some();
         // Devices and pipes may be used more than once.
-        let Some(place) = there.or_else(|| Place::of_new_file(path).filter(|_| !path.exists())) else {
+        let Some(place) = there.or_else(|| FileIdentity::of_new_file(path).filter(|_| !path.exists())) else {
             return Ok(false);
         };
         if let Some(input) = self.inputs.at(&place, kind == Kind::EfficiencyTable) {

@@ -2,7 +2,7 @@
 
 use ridgepoint_lab::evaluate::capture::{CaptureReport, Distributions, RequestTimes};
 
-use super::charts::Drawn;
+use super::charts::PlotResult;
 use super::charts::{Series, predicted_over_measured, quantiles, survival};
 use super::scatter_file;
 
@@ -12,7 +12,7 @@ const KNOB_QUANTILES: usize = 2000;
 const SOURCES: [&str; 3] = ["captured", "predicted", "best knobs of llm-d-inference-sim"];
 
 /// The names of files with their plots, in a stable order.
-pub fn figures(report: &CaptureReport, kind: &str) -> Vec<(String, Drawn)> {
+pub fn figures(report: &CaptureReport, kind: &str) -> Vec<(String, PlotResult)> {
     type Time = fn(&RequestTimes) -> Option<f64>;
     let times: [(&str, Time); 3] = [("e2e", |of| of.e2e_ms), ("ttft", |of| of.ttft_ms), ("tpot", |of| of.tpot_ms)];
     let series = times.into_iter().map(|(name, time)| {
@@ -25,7 +25,7 @@ pub fn figures(report: &CaptureReport, kind: &str) -> Vec<(String, Drawn)> {
     figures
 }
 
-fn gaps(of: &Distributions, run: &str, kind: &str) -> [(String, Drawn); 3] {
+fn gaps(of: &Distributions, run: &str, kind: &str) -> [(String, PlotResult); 3] {
     let knob = of.knob.quantiles_ms(KNOB_QUANTILES);
     let [captured, predicted, of_knob] = SOURCES;
     let gaps = [(captured, &of.captured.gaps_ms[..]), (predicted, &of.predicted.gaps_ms), (of_knob, &knob)];

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use ridgepoint_lab::stats::quantile;
 
 /// The text of a plot, or the reason why it cannot be drawn.
-pub type Drawn = Result<String, String>;
+pub type PlotResult = Result<String, String>;
 
 /// Width and height, pixels.
 const SIZE: (u32, u32) = (960, 640);
@@ -38,7 +38,7 @@ pub struct Series {
 }
 
 /// Predicted over measured times on equal axes, with the lines of no error and of ±10 %.
-pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series>) -> Drawn {
+pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series>) -> PlotResult {
     let series = drawable(series);
     let times = series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y]);
     let axis = log_range(times).ok_or("no point to draw")?;
@@ -52,7 +52,7 @@ pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series
 }
 
 /// Quantiles of each model's times over those of measured ones, from the 1st to the 99th percentile. A model has a name.
-pub fn quantiles(title: &str, measured_ms: &[f64], models: &[(&str, &[f64])]) -> Drawn {
+pub fn quantiles(title: &str, measured_ms: &[f64], models: &[(&str, &[f64])]) -> PlotResult {
     let measured = sorted(measured_ms);
     let of_model = |(name, times_ms): &(&str, &[f64])| {
         let times = sorted(times_ms);
@@ -64,7 +64,7 @@ pub fn quantiles(title: &str, measured_ms: &[f64], models: &[(&str, &[f64])]) ->
 }
 
 /// Share of times that are longer, a curve for each name. `share_title` is the title of that axis.
-pub fn survival(title: &str, share_title: &str, curves: &[(&str, &[f64])]) -> Drawn {
+pub fn survival(title: &str, share_title: &str, curves: &[(&str, &[f64])]) -> PlotResult {
     let curves: Vec<(&str, Vec<f64>)> = curves.iter().map(|(name, times)| (*name, sorted(times))).collect();
     let x = log_range(curves.iter().flat_map(|(_, times)| times).copied()).ok_or("no time to draw")?;
     let least = 1.0 / curves.iter().map(|(_, times)| times.len()).max().unwrap_or(0).max(2) as f64;
@@ -89,7 +89,7 @@ fn chart(
     guides: &[[(f64, f64); 2]],
     series: &[Series],
     marks: Marks,
-) -> Drawn {
+) -> PlotResult {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((many.len(), many[11].points.len(), many[11].name.as_str()), (12, 50, "others"));
     }
 
-    /// The colour that an SVG gives to the legend's mark beside a name: the circle before it that is not faint.
+    /// The colour that an SVG gives to the legend's mark of a name: the circle before it that is not faint.
     fn legend_colour(svg: &str, name: &str) -> String {
         let text = svg.find(&format!("\n{name}\n")).unwrap();
         let row = svg[..text].rfind("<text").unwrap();

@@ -14,7 +14,7 @@ use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult
 use crate::common::Common;
 use crate::outcome::Failure;
 use crate::output::{Force, Kind, OutputFolder, Outputs};
-use charts::{Drawn, Series, predicted_over_measured, quantiles, survival};
+use charts::{PlotResult, Series, predicted_over_measured, quantiles, survival};
 
 /// Least number of single steps whose distribution is shown; with fewer it is that of windows.
 const MIN_SINGLE: usize = 20;
@@ -72,7 +72,10 @@ impl Plots {
         self.write_figures(|kind| capture::figures(report, kind))
     }
 
-    fn write_figures(mut self, figures: impl FnOnce(&str) -> Vec<(String, Drawn)>) -> Result<Vec<String>, Failure> {
+    fn write_figures(
+        mut self,
+        figures: impl FnOnce(&str) -> Vec<(String, PlotResult)>,
+    ) -> Result<Vec<String>, Failure> {
         let (mut notes, mut files) = (Vec::new(), Vec::new());
         let Some(folder) = &self.folder else { return Ok(notes) };
         for (file, drawn) in figures(self.kind) {
@@ -92,7 +95,7 @@ fn scatter_file(kind: &str) -> String {
 }
 
 /// The names of files with their plots, in a stable order.
-fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, Drawn)> {
+fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, PlotResult)> {
     let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for of in &report.experiments {
         for row in of.metrics.iter().filter(|row| row.stage == WHOLE_RUN) {

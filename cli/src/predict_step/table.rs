@@ -1,4 +1,4 @@
-//! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
+//! The table of `predict-step`: the prediction with its bound, operators, groups, provenance and warnings.
 
 use ridgepoint::Correction;
 use ridgepoint::EfficiencyMode;
@@ -113,7 +113,7 @@ fn groups(step: &StepEstimate, page: &mut Page) {
         Some(OperatorGroup::Communication) => "communication",
         Some(OperatorGroup::SmallKernels) => "small kernels",
         Some(OperatorGroup::Sampling) => "sampling",
-        None => "beside operators",
+        None => "overheads",
     };
     let groups = step.groups().into_iter().map(|of| (name(of.group), of.bound_us, of.time_us, of.share));
     let whole = ("whole step", step.bound_us, step.step_time_us, 1.0);

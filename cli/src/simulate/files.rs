@@ -1,4 +1,4 @@
-//! The files that `simulate` writes beside its report. They are opened before the replay, so that a path that cannot be
+//! The files that `simulate` writes in addition to its report. They are opened before the replay, so that a path that cannot be
 //! written is known at once.
 
 use std::fs::File;
@@ -49,16 +49,16 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// Whether an output file or the report needs the shared prefixes of prompts.
-    pub fn tells_contents(&self) -> bool {
+    pub fn needs_contents(&self) -> bool {
         self.output_tokens.is_some() || self.kv_metrics
     }
 
-    /// A remark if spans are written of requests that found cached tokens: spans do not tell with whom they shared them.
-    pub fn untold(&self, records: &[RequestRecord]) -> Option<String> {
+    /// A remark if spans are written of requests that found cached tokens: spans do not report which requests share them.
+    pub fn missing_prompts_note(&self, records: &[RequestRecord]) -> Option<String> {
         let has_hits = records.iter().any(|record| record.num_cached_tokens > 0);
         (self.output_otlp.is_some() && has_hits).then(|| {
-            "--output-otlp: spans carry no prompts, so that blocks which requests share count once for each of them when this trace is \
-             judged; --output-tokens tells who shares them"
+            "--output-otlp: OTLP spans omit prompts, so shared KV blocks are counted once per request when this trace is judged; \
+             --output-tokens records which requests share them"
                 .to_owned()
         })
     }

@@ -83,7 +83,7 @@ fn costs(host: &HostCost) -> String {
 
 fn saves(balance: &PrefixCacheBalance) -> String {
     format!(
-        "a hit token saves {} µs of prefill ({} of {} prompt tokens, beside {} decodes); all hits save {} ms and cost {} ms",
+        "a hit token saves {} µs of prefill ({} of {} prompt tokens, in steps with {} decodes); all hits save {} ms and cost {} ms",
         four_digits(balance.saved_us_per_token),
         count(u64::from(balance.price_cached_tokens)),
         count(u64::from(balance.price_prompt_tokens)),

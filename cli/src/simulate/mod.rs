@@ -18,7 +18,7 @@ use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
 use ridgepoint_replay::export::TokenMeta;
-use ridgepoint_replay::workload::{KeptContents, check_block_memory, check_memory};
+use ridgepoint_replay::workload::{RecordedContents, check_block_memory, check_memory};
 use ridgepoint_replay::{KvWatch, Observer};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
@@ -112,7 +112,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     observers.push(&mut answered);
     observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
-    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
+    let mut sent = RecordedContents::of(&mut *load.workload, args.output.needs_contents());
     let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, &mut [&mut AnsweredRequests(bar.clone())]);
     // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
@@ -150,7 +150,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     simulation.warn(start.as_ref().map(StartReport::remark));
-    simulation.warn(args.output.untold(&replayed.replay.records));
+    simulation.warn(args.output.missing_prompts_note(&replayed.replay.records));
     (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
     simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });

@@ -53,7 +53,7 @@ pub struct Sweep {
 /// The result of `sweep`.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub enum Swept {
+pub enum SweepResult {
     /// The rows in short.
     Summary(SweepSummary),
     /// What would be run.
@@ -64,7 +64,7 @@ pub enum Swept {
 ///
 /// # Errors
 /// Grids and files that cannot be read or are at fault; files that cannot be written.
-pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
+pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<SweepResult>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
     let grid = Grid::read(&args.grid)?;
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common)?)?;
@@ -76,7 +76,7 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
         _ => Vec::new(),
     };
     let Some(target) = target.filter(|_| !args.dry_run) else {
-        return Ok(Outcome::of(Swept::List(SweepList::new(&sweep, &known))));
+        return Ok(Outcome::of(SweepResult::List(SweepList::new(&sweep, &known))));
     };
     outputs.probe(&target.path, Kind::SweepRows)?;
     let reused = known.iter().flatten().count();
@@ -103,7 +103,7 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     save(&mut outputs, &target, &rows)?;
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
     let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
-    Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(Swept::Summary(summary)) })
+    Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(SweepResult::Summary(summary)) })
 }
 
 /// Replaces the file of results as a whole.

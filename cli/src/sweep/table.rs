@@ -2,7 +2,7 @@
 
 use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary, TierSizes};
 
-use super::Swept;
+use super::SweepResult;
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -13,11 +13,11 @@ const MAX_TIER_TABLES: usize = 5;
 /// Rows and servers of a reason that are shown.
 const MAX_LISTED: usize = 6;
 
-impl Report for Swept {
+impl Report for SweepResult {
     fn lay_out(&self, page: &mut Page) {
         match self {
-            Swept::Summary(summary) => summarise(summary, page),
-            Swept::List(list) => listed(list, page),
+            SweepResult::Summary(summary) => summarise(summary, page),
+            SweepResult::List(list) => listed(list, page),
         }
     }
 }
@@ -79,14 +79,14 @@ fn best_table(best: &[Best], page: &mut Page) {
     let Some(first) = best.first() else { return };
     let has_limits = first.row.slo.is_some();
     page.line(&match &first.row.slo {
-        Some(slo) => format!("Highest request rate per GPU that holds {slo}:"),
+        Some(slo) => format!("Highest request rate per GPU that meets {slo}:"),
         None => "Most output tokens per second and GPU:".to_owned(),
     });
     page.blank();
     let rate_name = match (has_limits, first.row.turns) {
         (false, _) => "requests/s done",
-        (true, None) => "requests/s held",
-        (true, Some(_)) => "sessions/s held",
+        (true, None) => "max. requests/s",
+        (true, Some(_)) => "max. sessions/s",
     };
     let rate = move |row: &Row| if has_limits { row.request_rate_per_s } else { row.requests_per_s };
     let spread =
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn render(summary: SweepSummary) -> String {
-        Swept::Summary(summary).table()
+        SweepResult::Summary(summary).table()
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         // However wide the terminal is.
         let text = render(json).split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
-            "Highest request rate per GPU that holds ttft_p99_ms = 500:",
+            "Highest request rate per GPU that meets ttft_p99_ms = 500:",
             ">= 9.00",
             "4.50",
             "2×1×1",

@@ -115,20 +115,20 @@ fn gzip_comes_back_without_an_error_and_may_be_cut_at_a_line() {
 
 #[test]
 fn otlp_comes_back_without_an_error_and_with_its_queue() {
-    // Spans do not tell who shares KV blocks, whose attention is shorter.
+    // Spans do not report which requests share KV blocks, whose attention is shorter.
     let alone = ["--no-enable-prefix-caching"];
     let folder = simulated(&[("--output-otlp", "o.json")], &alone);
     has_no_error(&folder, "o.json", &alone, &["e2e_p99", "ttft_p99", "queue_wait_mean", "itl_mean", "step_mean"]);
 }
 
 #[test]
-fn spans_say_that_they_do_not_tell_who_shares_a_prefix() {
+fn spans_say_that_they_omit_which_requests_share_a_prefix() {
     let folder = Folder::new();
     let trace = folder.path("o.json");
     let warned = |requests: String| {
         let list = folder.write("requests.csv", requests);
         let args = ["simulate", "--requests", &list, "--output-otlp", &trace, "--force", "--format", "json"];
-        run(&with_server(&args)).json()["warnings"].to_string().contains("--output-otlp: spans carry no prompts")
+        run(&with_server(&args)).json()["warnings"].to_string().contains("--output-otlp: OTLP spans omit prompts")
     };
     assert!(warned(requests()));
     assert!(!warned("arrival_ms,input_len,output_len\n0,200,20\n5,200,20\n".to_owned()));

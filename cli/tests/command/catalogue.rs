@@ -326,7 +326,7 @@ fn a_lone_config_in_a_folder_that_sounds_quantised_is_noted() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("config.json"), CONFIG).unwrap();
     let warnings = || predicted(&folder, "")["warnings"].to_string();
-    assert!(warnings().contains("put the checkpoint's hf_quant_config.json beside its config.json"), "{}", warnings());
+    assert!(warnings().contains("put the checkpoint's hf_quant_config.json next to its config.json"), "{}", warnings());
     std::fs::write(folder.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
     assert!(!warnings().contains("hf_quant_config.json"), "{}", warnings());
 }
@@ -339,7 +339,7 @@ fn an_argument_is_found_by_any_of_its_names() {
         assert_eq!(found.len(), 1, "{name}");
         assert_eq!(found[0]["name"], "tensor_parallel_size");
         assert_eq!(found[0]["schema"]["minimum"], 1);
-        assert_eq!(found[0]["standing"], "modelled");
+        assert_eq!(found[0]["support"], "modelled");
     }
     let table = run(&["arguments", "scheduler"]);
     assert!(table.stdout.contains("enable_chunked_prefill"), "{}", table.stdout);
@@ -351,7 +351,7 @@ fn every_modelled_flag_of_a_replay_is_listed_as_an_argument() {
     let json = run(&["arguments", "--format", "json"]).json();
     let help = run(&["simulate", "--help"]).stdout;
     for argument in json["arguments"].as_array().unwrap() {
-        let (flag, is_modelled) = (argument["flag"].as_str(), argument["standing"] == "modelled");
+        let (flag, is_modelled) = (argument["flag"].as_str(), argument["support"] == "modelled");
         let Some(flag) = flag.filter(|_| is_modelled) else { continue };
         assert!(help.contains(flag), "simulate has no {flag}");
     }

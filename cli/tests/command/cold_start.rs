@@ -115,7 +115,7 @@ fn logs_are_fitted_and_the_file_is_read_again() {
 }
 
 #[test]
-fn logs_that_tell_no_start_are_refused() {
+fn logs_without_a_start_are_refused() {
     let folder = Folder::new();
     let whole = log("meta-llama/Llama-3.1-8B", 12.0, 40.0);
     let none =

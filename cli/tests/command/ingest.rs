@@ -111,7 +111,7 @@ fn what_a_prediction_needs_and_the_files_lack_is_said() {
 }
 
 #[test]
-fn runs_that_can_not_be_told_apart_are_refused() {
+fn runs_that_can_not_be_distinguished_are_refused() {
     let folder = with_steps(&steps("chat", 1000, 12, 20));
     folder.write("again.csv", steps("chat", 1000, 12, 20));
     ingest(&folder, &["chat.csv", "again.csv"], &[]).fails(1, &["both hold a run 'chat'", "its own --experiment"]);

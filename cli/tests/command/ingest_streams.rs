@@ -1,4 +1,4 @@
-//! `ridgepoint ingest` of what an unmodified vLLM writes beside its traces.
+//! `ridgepoint ingest` of what an unmodified vLLM writes in addition to its traces.
 
 use crate::cli_support;
 use crate::ingest_support;
@@ -79,7 +79,7 @@ fn transfers_of_a_log_are_reported() {
     let of = &json["transfers"][0];
     assert_eq!((of["direction"].as_str(), of["count"].as_u64()), (Some("cpu_to_gpu"), Some(2)));
     assert_eq!((of["mean_time_us"].as_f64(), of["mean_bytes_per_s"].as_f64()), (Some(250_000.0), Some(8000.0)));
-    assert!(of["latency_us"].is_null() && of["bytes_per_s"].is_null(), "a single line tells no fixed time: {of}");
+    assert!(of["latency_us"].is_null() && of["bytes_per_s"].is_null(), "a single line determines no fixed time: {of}");
     assert_eq!(folder.names(), ["vllm.log"]);
 }
 

@@ -125,7 +125,7 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
     let events = capture();
     folder.write("kv_events.jsonl", &events);
     let run = ingest(&folder, &["kv_events.jsonl"], &["--format", "json"]);
-    let said = "because the files do not tell the model, tensor_parallel_size: give kv_block_bytes";
+    let said = "because the files do not report the model, tensor_parallel_size: give kv_block_bytes";
     assert!(
         run.stderr.contains("the bandwidth is in blocks per second") && run.stderr.contains(said),
         "{}",
@@ -137,7 +137,11 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
     let rates = folder.path("rates.json");
     ingest(&folder, &["kv_events.jsonl"], &["--output-transfers", &rates]).fails(
         1,
-        &["--output-transfers", "the bytes of a block gpu_to_cpu are not known", "no file tells both directions"],
+        &[
+            "--output-transfers",
+            "the bytes of a block gpu_to_cpu are not known",
+            "no file determines the rates of both directions",
+        ],
     );
     assert_eq!(folder.names(), ["kv_events.jsonl"]);
     let given = ["--format", "json", "--kv-block-bytes", "1000000"];
@@ -149,7 +153,7 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
 }
 
 #[test]
-fn events_that_tell_no_time_are_counted_by_what_is_wrong() {
+fn events_without_a_time_are_counted_by_what_is_wrong() {
     let line = |seconds: f64, events: Value, step: u64| json!([seconds, events, null, step]).to_string() + "\n";
     let lines = [
         // 1 lacks its end, 3 begins twice and ends once, 4 has no blocks, 5 fails, 6 goes to a disk, 8 and 9 meet a clock or a counter that runs backwards,
@@ -204,7 +208,11 @@ fn events_that_tell_no_time_are_counted_by_what_is_wrong() {
         assert_eq!(json["transfer_faults"][0][key].as_u64(), Some(count), "{key}: {}", json["transfer_faults"]);
     }
     assert!(run.stderr.contains("other media than GPU and CPU are left out: GPU->FS (1)"), "{}", run.stderr);
-    assert!(run.stderr.contains("1 transfers of cpu_to_gpu do not tell its latency and bandwidth"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("1 transfers of cpu_to_gpu do not determine its latency and bandwidth"),
+        "{}",
+        run.stderr
+    );
     let of = &json["transfers"][1];
     assert!(of["latency_us"].is_null() && of["lower"].is_null() && of["median_time_us"].is_f64(), "{of}");
     assert_eq!(json["kv_events"][0]["batches_back_in_time"].as_u64(), Some(1));
@@ -276,7 +284,7 @@ fn events_of_two_files_are_never_one_transfer() {
 }
 
 #[test]
-fn one_reply_of_metrics_tells_hits_by_tier_since_the_start() {
+fn one_reply_of_metrics_reports_hits_by_tier_since_the_start() {
     let folder = Folder::new();
     let reply = "# TYPE vllm:prefix_cache_queries_total counter\nprocess_start_time_seconds 1.5e+09\n\
         vllm:prefix_cache_queries_total{engine=\"0\"} 2000.0\nvllm:prefix_cache_hits_total{engine=\"0\"} 500.0\n\

@@ -37,7 +37,7 @@ fn a_server_file_names_its_measured_transfers_or_has_them() {
 }
 
 #[test]
-fn a_sweep_takes_measured_transfers_and_tells_the_work_of_the_tiers() {
+fn a_sweep_takes_measured_transfers_and_reports_the_work_of_the_tiers() {
     let folder = Folder::new();
     let (load, rates) = (folder.write("aba.csv", LOAD), folder.write("rates.json", RATES));
     let server =
@@ -127,7 +127,7 @@ fn exported_tables_have_the_links() {
 }
 
 #[test]
-fn files_of_a_replay_tell_loads_and_hits_by_tier() {
+fn files_of_a_replay_report_loads_and_hits_by_tier() {
     let folder = Folder::new();
     let (load, rates) = (folder.write("aba.csv", LOAD), folder.write("rates.json", RATES));
     let [bench, trace, otlp] = ["bench.json", "trace.json", "spans.json"].map(|name| folder.path(name));

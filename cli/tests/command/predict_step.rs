@@ -352,12 +352,12 @@ fn an_engine_and_its_version_choose_the_kernels() {
     // The default is one version of vLLM, whose sampler is predicted everywhere.
     let default = notes("");
     assert!(
-        default.contains("\"vllm-0.14\"") && default.contains("kernels of vllm-0.24 stand in for those of vllm-0.14")
+        default.contains("\"vllm-0.14\"") && default.contains("kernels of vllm-0.24 are the fallback for vllm-0.14")
     );
-    assert!(!notes("--engine vllm --engine-version 0.24.1").contains("stand in"));
+    assert!(!notes("--engine vllm --engine-version 0.24.1").contains("are the fallback"));
     let older = notes("--engine-version 0.17");
     assert!(older.starts_with("\"vllm-0.17\""), "{older}");
-    assert!(older.contains("kernels of vllm-0.24 stand in for those of vllm-0.17"), "{older}");
+    assert!(older.contains("kernels of vllm-0.24 are the fallback for vllm-0.17"), "{older}");
     let other = notes("--engine trtllm");
     assert!(other.contains("steps are laid out as vLLM's, with kernels and the sampler of trtllm"), "{other}");
     let both = "--model llama-3.1-8b --hardware b200 --decode 1x1";

@@ -116,7 +116,7 @@ fn a_probe_is_fitted_and_predicts_its_own_load() {
     };
     // A busy machine stretches steps at random; without a fit these are off by 90 % and more.
     assert!(error("e2e_mean") < 25.0 && error("itl_mean") < 25.0 && error("ttft_mean") < 40.0, "{}", judged["metrics"]);
-    // The folder of `ingest` tells the same steps.
+    // The folder of `ingest` has the same steps.
     let out = folder.path("tables");
     assert_eq!(run(&[&["ingest", &capture, "--out", &out][..], &config].concat()).code, 0);
     let again = run(&[

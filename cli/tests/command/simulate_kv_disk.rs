@@ -75,7 +75,7 @@ fn a_prompt_that_gpu_and_host_have_lost_is_read_from_the_disk() {
 }
 
 #[test]
-fn disks_that_are_not_modelled_are_told() {
+fn disks_that_are_not_modelled_are_reported() {
     let fails = |tiers: &str, said: &[&str]| {
         simulate(&format!("{} --request-rate 1 --num-requests 2 --input-len 100 --output-len 2", server(tiers)))
             .fails(1, said);

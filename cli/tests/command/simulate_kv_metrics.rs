@@ -10,7 +10,7 @@ const LOAD: &str = "--model llama-3.1-8b --hardware h100 --max-model-len 4096 --
                     --input-len 100 --output-len 4";
 
 #[test]
-fn kv_metrics_are_told_and_change_nothing_else() {
+fn kv_metrics_are_reported_and_change_nothing_else() {
     let mut with = simulate(&format!("{LOAD} --kv-metrics --format json")).json();
     let metrics = with.as_object_mut().unwrap().remove("kv_metrics").unwrap();
     assert_eq!(with, simulate(&format!("{LOAD} --format json")).json());

@@ -55,7 +55,7 @@ fn a_prompt_that_the_gpu_has_lost_is_loaded_from_the_host() {
 }
 
 #[test]
-fn tiers_that_are_not_modelled_are_told() {
+fn tiers_that_are_not_modelled_are_reported() {
     let fails = |code, line: &str, said: &[&str]| {
         simulate(&format!("{SERVER} --request-rate 1 --num-requests 2 --input-len 100 --output-len 2 {line}"))
             .fails(code, said);
@@ -71,7 +71,7 @@ fn tiers_that_are_not_modelled_are_told() {
     fails(
         1,
         r#"--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"num_cpu_blocks":9,"cpu_bytes_to_use":1e9}}"#,
-        &["num_cpu_blocks beside cpu_bytes_to_use", "keep one"],
+        &["has both num_cpu_blocks and cpu_bytes_to_use", "keep one"],
     );
     fails(
         1,

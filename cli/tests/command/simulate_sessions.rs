@@ -30,7 +30,7 @@ fn generated_sessions_grow_share_and_think() {
 }
 
 #[test]
-fn the_table_tells_sessions_and_turns() {
+fn the_table_lists_sessions_and_turns() {
     let table = simulate(&format!("{SERVER} --request-rate 5 --num-sessions 4 {TURNS} --seed 3")).stdout;
     let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
@@ -68,7 +68,7 @@ fn sessions_come_from_files_and_go_to_token_lines() {
 }
 
 #[test]
-fn flags_that_do_not_go_together_are_told() {
+fn flags_that_do_not_go_together_are_reported() {
     let fails = |code, line: &str, said: &[&str]| simulate(&format!("{SERVER} {line}")).fails(code, said);
     let lengths = "--input-len 5 --output-len 5";
     fails(2, &format!("--request-rate 1 {lengths} --turns 2"), &["--num-requests", "--num-sessions"]);

@@ -132,7 +132,7 @@ fn capacity_is_the_highest_rate_that_holds() {
     let run = sweep(&grid, &format!("--out {}", folder.path("out.json")));
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(
-        run.stdout.contains("Highest request rate per GPU that holds ttft_p99_ms = 200, e2e_p90_ms = 2000"),
+        run.stdout.contains("Highest request rate per GPU that meets ttft_p99_ms = 200, e2e_p90_ms = 2000"),
         "{}",
         run.stdout
     );
@@ -158,7 +158,7 @@ fn capacity_is_the_highest_rate_that_holds() {
 }
 
 #[test]
-fn limits_at_the_ends_are_told_as_such() {
+fn limits_at_the_ends_are_reported_as_such() {
     let folder = Folder::new();
     let text = |slo: &str| {
         format!(

@@ -117,7 +117,7 @@ fn the_replayed_wait_stands_beside_the_lines() {
 }
 
 #[test]
-fn a_latency_model_that_cannot_be_is_refused_and_one_of_another_server_is_told() {
+fn a_latency_model_that_cannot_be_is_refused_and_one_of_another_server_is_reported() {
     let folder = planted();
     folder.write("bad.toml", PLANTED.replace("15.0", "-15.0"));
     let bad = simulate(&folder, "bad.toml", &[]);

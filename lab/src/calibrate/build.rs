@@ -72,7 +72,7 @@ fn by<'a>(
 /// sizes that they span no grid.
 pub fn build(of: &CalibratedFamily, rows: &[&CalibrationRow], hardware: &Hardware) -> Result<Vec<Series>> {
     let coefficients = coefficients_by_group(of, rows, hardware)?;
-    let mut placed: BTreeMap<String, Learnt> = BTreeMap::new();
+    let mut placed: BTreeMap<String, ForestRows> = BTreeMap::new();
     for row in rows {
         let chip = Chip::new(hardware, row.key.compute_dtype())?;
         let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
@@ -107,10 +107,11 @@ fn forest_name(of: &CalibratedFamily, key: &SeriesKey) -> String {
 }
 
 /// Features and residuals of the rows that a forest learns from.
-type Learnt = (Vec<Vec<f64>>, Vec<f64>);
+type ForestRows = (Vec<Vec<f64>>, Vec<f64>);
 
-fn forests(learnt: BTreeMap<String, Learnt>, pull_limit: f64) -> BTreeMap<String, Forest> {
-    let fit = |(name, (features, residuals)): (String, Learnt)| (name, Forest::fit(&features, &residuals, pull_limit));
+fn forests(learnt: BTreeMap<String, ForestRows>, pull_limit: f64) -> BTreeMap<String, Forest> {
+    let fit =
+        |(name, (features, residuals)): (String, ForestRows)| (name, Forest::fit(&features, &residuals, pull_limit));
     learnt.into_iter().map(fit).collect()
 }
 

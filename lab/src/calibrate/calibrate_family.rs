@@ -13,7 +13,7 @@ use super::build::{CalibrationRow, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predicted};
 use super::own_series::{NO_SERIES, own_series};
 use super::repeated::merge_repeated;
-use super::report::{OperatorReport, Prediction, RowsLeftOut, leave_out};
+use super::report::{OperatorReport, RowPrediction, RowsLeftOut, leave_out};
 use super::rows::FamilyRows;
 
 const ALONE: &str = "not scored: no other row of its series to predict it from";
@@ -102,7 +102,7 @@ impl FamilyRows {
             return Ok(OperatorReport::default());
         }
         let own = own_series(self.of.family, hardware, tables)?;
-        let mut predictions: Vec<Prediction> = Vec::new();
+        let mut predictions: Vec<RowPrediction> = Vec::new();
         let (mut used, mut only_learnt): (Vec<&CalibrationRow>, Vec<&CalibrationRow>) = Default::default();
         let unmerged = by_series(self.rows.iter());
         let keys: Vec<&SeriesKey> = unmerged.values().filter_map(|rows| Some(&rows.first()?.key)).collect();

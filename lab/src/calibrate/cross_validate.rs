@@ -13,7 +13,7 @@ use ridgepoint::{Hardware, Result};
 use super::build::{CalibrationRow, build, by_series};
 use super::families::label;
 use super::family::{CalibratedFamily, logs};
-use super::report::Prediction;
+use super::report::RowPrediction;
 use crate::stats::median;
 
 /// Folds of a cross-validation; each leaves out a tenth of the rows, by a hash of the row's series and point.
@@ -41,7 +41,7 @@ pub fn cross_validate(
     hardware: &Hardware,
     unit: Unit,
     tick: impl Fn() + Sync,
-) -> Result<Vec<Prediction>> {
+) -> Result<Vec<RowPrediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
     in_parallel(&|fold| {
         let of = |is_test: bool| -> Vec<&CalibrationRow> {
@@ -56,8 +56,8 @@ pub fn cross_validate(
 }
 
 /// The predictions of all folds, in order.
-fn in_parallel(of_fold: &(dyn Fn(u64) -> Result<Vec<Prediction>> + Sync)) -> Result<Vec<Prediction>> {
-    let parts: Result<Vec<Vec<Prediction>>> = (0..FOLDS).into_par_iter().map(of_fold).collect();
+fn in_parallel(of_fold: &(dyn Fn(u64) -> Result<Vec<RowPrediction>> + Sync)) -> Result<Vec<RowPrediction>> {
+    let parts: Result<Vec<Vec<RowPrediction>>> = (0..FOLDS).into_par_iter().map(of_fold).collect();
     Ok(parts?.concat())
 }
 
@@ -67,7 +67,7 @@ fn predict_all(
     train: &[&CalibrationRow],
     test: &[&CalibrationRow],
     hardware: &Hardware,
-) -> Result<Vec<Prediction>> {
+) -> Result<Vec<RowPrediction>> {
     let train_by_series = by_series(train.iter().copied());
     let test_by_series = by_series(test.iter().copied());
     let constants = median_efficiencies(train, hardware)?;
@@ -83,7 +83,7 @@ fn predict_all(
             let shape = row.shape();
             let at_efficiency = |efficiency: f64| shape.bound_us(&chip) / efficiency;
             let near = nearest(&neighbours, &row.point);
-            predictions.push(Prediction {
+            predictions.push(RowPrediction {
                 simpler_us: [
                     Some(shape.time_us(&series.coefficients, &chip)),
                     near.map(|near| at_efficiency(near.efficiency(&chip))),
@@ -97,10 +97,10 @@ fn predict_all(
 }
 
 /// A row as a series predicts it; the holes of the series must have been filled.
-pub(super) fn predicted(series: &Series, row: &CalibrationRow, chip: &Chip) -> Prediction {
-    Prediction {
+pub(super) fn predicted(series: &Series, row: &CalibrationRow, chip: &Chip) -> RowPrediction {
+    RowPrediction {
         beats_roofline: row.efficiency(chip) > 1.0,
-        ..Prediction::new(&row.key.to_string(), label(&row.key), row.time_us, predict(series, &row.point, chip))
+        ..RowPrediction::new(&row.key.to_string(), label(&row.key), row.time_us, predict(series, &row.point, chip))
     }
 }
 

@@ -8,7 +8,7 @@ use ridgepoint::physics::{OperatorId, OperatorKind, StepPlan};
 use ridgepoint::unstable::efficiency::{Tables, Timer};
 use ridgepoint::{DType, Deployment, EfficiencyMode, Hardware, Model, Request, Result};
 
-use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, TOO_LONG, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, RowPrediction, RowsLeftOut, TOO_LONG, leave_out};
 use super::source::RowSource;
 use crate::measurements::{LatentBlockCall, Timed};
 
@@ -138,7 +138,7 @@ pub fn check(blocks: &[LatentBlock], hardware: &Hardware, tables: &Tables) -> Re
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(BlockTimer::new(block, hardware, tables)?),
         };
-        predictions.push(Prediction::new("", label, block.time_us, timer.time_us(block)?));
+        predictions.push(RowPrediction::new("", label, block.time_us, timer.time_us(block)?));
     }
     if predictions.is_empty() {
         return Ok(OperatorReport { left_out, ..OperatorReport::default() });

@@ -1,4 +1,4 @@
-//! Measured attention calls of prefill chunks beside decodes. No table holds them: a check predicts them as a step's attention is.
+//! Measured attention calls of prefill chunks mixed with decodes. No table has them: a check predicts them as a step's attention is.
 
 use ridgepoint::Provenance;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
@@ -13,7 +13,7 @@ use super::attention_call::{UNEVEN_WINDOW, heads_of};
 use super::families::attention::attention_key;
 use super::families::label;
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, TOO_LONG, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, RowPrediction, RowsLeftOut, TOO_LONG, leave_out};
 use super::source::RowSource;
 use crate::measurements::{MixedCall, Timed};
 
@@ -55,7 +55,7 @@ impl MixedAttention {
     }
 }
 
-/// Scores calls of chunks beside decodes against the tables of each kind.
+/// Scores calls of chunks mixed with decodes against the tables of each kind.
 ///
 /// # Errors
 /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill or decode attention.
@@ -81,7 +81,7 @@ pub fn check(calls: &[MixedAttention], hardware: &Hardware, tables: &Tables) -> 
         let prefill =
             PrefillCurve::new(&prefill, kv_heads, group, chip, Provenance::Measured).with_decode(decode.clone());
         let predicted_us = mixed::time_us(&prefill, &decode, chunks, decodes, chip.sm_count);
-        predictions.extend(predicted_us.map(|us| Prediction::new(&name, label(&series), *time_us, us)));
+        predictions.extend(predicted_us.map(|us| RowPrediction::new(&name, label(&series), *time_us, us)));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

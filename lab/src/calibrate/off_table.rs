@@ -6,14 +6,14 @@ use super::families::label;
 use super::latent_block::{self, LATENT_BLOCK, LatentBlock};
 use super::mixed_attention::{self, MixedAttention};
 use super::own_series::{NO_SERIES, own_series};
-use super::report::{LOOKED_UP, OperatorReport, Prediction, RowsLeftOut, leave_out};
+use super::report::{LOOKED_UP, OperatorReport, RowPrediction, RowsLeftOut, leave_out};
 use crate::measurements::{SmallKernelCall, Timed};
 use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::{Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, sampler, small};
 use ridgepoint::unstable::efficiency::curve::{DecodeCurve, PrefillCurve};
 use ridgepoint::unstable::efficiency::family::{AttentionKey, DECODE, KernelFamily, PREFILL};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
-use ridgepoint::unstable::efficiency::{Found, Tables, Timer, if_any};
+use ridgepoint::unstable::efficiency::{SeriesMatch, Tables, Timer, if_any};
 use ridgepoint::{DType, Hardware, Result};
 use ridgepoint::{EfficiencyMode, Provenance};
 
@@ -21,7 +21,7 @@ use ridgepoint::{EfficiencyMode, Provenance};
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
 /// Report name of decodes whose contexts differ in length.
 pub const DECODE_UNEVEN: &str = "attention_decode_uneven";
-/// Report name of prefill chunks beside decodes.
+/// Report name of prefill chunks mixed with decodes.
 pub const MIXED: &str = "attention_mixed";
 /// Report name of kernels that only move bytes.
 pub const SMALL_KERNELS: &str = "small_kernels";
@@ -109,7 +109,7 @@ pub static CHECKS: [OffTableCheck; 5] = [
     OffTableCheck {
         operator: MIXED,
         name: MIXED,
-        why_off_table: "chunks beside decodes: tables hold each kind alone, a check scores them together",
+        why_off_table: "chunks mixed with decodes: tables have each kind alone, a check scores them together",
         count: |calls| calls.mixed.len(),
         check: |calls, hardware, tables| mixed_attention::check(&calls.mixed, hardware, tables),
     },
@@ -136,7 +136,7 @@ pub struct OffTable {
     pub prefill_prior_kv: Vec<AttentionCall>,
     /// Decodes whose contexts differ in length.
     pub decode_uneven: Vec<AttentionCall>,
-    /// Chunks beside decodes.
+    /// Chunks mixed with decodes.
     pub mixed: Vec<MixedAttention>,
     /// Whole blocks of latent attention.
     pub latent_blocks: Vec<LatentBlock>,
@@ -198,9 +198,9 @@ impl OffTable {
         let Some(first) = self.small_kernels.first() else { return Ok(OperatorReport::default()) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
         let prediction = |call: &SmallCall| {
-            Prediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
+            RowPrediction::new("", call.name.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
-        let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
+        let predictions: Vec<RowPrediction> = self.small_kernels.iter().map(prediction).collect();
         Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, RowsLeftOut::new()))
     }
 }
@@ -211,7 +211,7 @@ fn check_attention(
     calls: &[AttentionCall],
     hardware: &Hardware,
     tables: &Tables,
-    time_us: impl Fn(&Found<AttentionKey>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
+    time_us: impl Fn(&SeriesMatch<AttentionKey>, f64, f64, Chip, &AttentionShape) -> Result<f64>,
 ) -> Result<OperatorReport> {
     if calls.is_empty() {
         return Ok(OperatorReport::default());
@@ -227,7 +227,7 @@ fn check_attention(
         let chip = Chip::new(hardware, found.series.key.compute_dtype())?;
         let kv_heads = heads.num_kv_heads as f64;
         let predicted_us = time_us(&found, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape)?;
-        predictions.push(Prediction::new(&key.to_string(), label(&found.series.key), *measured_us, predicted_us));
+        predictions.push(RowPrediction::new(&key.to_string(), label(&found.series.key), *measured_us, predicted_us));
     }
     Ok(OperatorReport::new(&predictions, |_| true, LOOKED_UP, left_out))
 }

@@ -29,7 +29,7 @@ pub const SIMPLER: [&str; 3] = ["kernel_model", "nearest_neighbour", "constant_m
 
 /// A measured row and its predictions.
 #[derive(Debug, Clone)]
-pub struct Prediction {
+pub struct RowPrediction {
     /// Series of the table.
     pub series: String,
     /// Number format, launch mode or kernel name that errors are grouped by.
@@ -44,10 +44,10 @@ pub struct Prediction {
     pub simpler_us: [Option<f64>; 3],
 }
 
-impl Prediction {
+impl RowPrediction {
     /// A row that is not compared with simpler methods.
     pub(super) fn new(series: &str, label: String, measured_us: f64, predicted_us: f64) -> Self {
-        Prediction {
+        RowPrediction {
             series: series.to_owned(),
             label,
             measured_us,
@@ -93,12 +93,12 @@ pub struct OperatorReport {
 impl OperatorReport {
     /// Scores predictions. If no label counts `in_total`, all of them do.
     pub(super) fn new(
-        predictions: &[Prediction],
+        predictions: &[RowPrediction],
         in_total: fn(&str) -> bool,
         method: &str,
         left_out: RowsLeftOut,
     ) -> OperatorReport {
-        let mut counted: Vec<&Prediction> = predictions.iter().filter(|row| in_total(&row.label)).collect();
+        let mut counted: Vec<&RowPrediction> = predictions.iter().filter(|row| in_total(&row.label)).collect();
         if counted.is_empty() {
             counted = predictions.iter().collect();
         }
@@ -106,8 +106,9 @@ impl OperatorReport {
             let pairs = counted.iter().filter_map(|row| Some((row.measured_us, row.simpler_us[index]?)));
             Some((*name, ErrorSummary::of(pairs)?))
         };
-        let score = |rows: &[&Prediction]| ErrorSummary::of(rows.iter().map(|row| (row.measured_us, row.predicted_us)));
-        let within: Vec<&Prediction> = counted.iter().copied().filter(|row| !row.beats_roofline).collect();
+        let score =
+            |rows: &[&RowPrediction]| ErrorSummary::of(rows.iter().map(|row| (row.measured_us, row.predicted_us)));
+        let within: Vec<&RowPrediction> = counted.iter().copied().filter(|row| !row.beats_roofline).collect();
         OperatorReport {
             total: score(&counted),
             within_roofline: if within.len() < counted.len() { score(&within) } else { None },
@@ -123,7 +124,7 @@ impl OperatorReport {
 }
 
 /// One score per value of a key; rows whose key is empty are not scored.
-fn scores_by(predictions: &[Prediction], key: impl Fn(&Prediction) -> &String) -> BTreeMap<String, ErrorSummary> {
+fn scores_by(predictions: &[RowPrediction], key: impl Fn(&RowPrediction) -> &String) -> BTreeMap<String, ErrorSummary> {
     let mut groups: BTreeMap<&String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in predictions.iter().filter(|row| !key(row).is_empty()) {
         groups.entry(key(row)).or_default().push((row.measured_us, row.predicted_us));

@@ -38,7 +38,7 @@ pub struct RateFit {
     pub upper: f64,
     /// Standard deviation of its logarithm.
     pub sd: f64,
-    /// Whether the logs tell it: they reduce its standard deviation below two thirds of the prior's.
+    /// Whether the logs determine it: they reduce its standard deviation below two thirds of the prior's.
     pub identified: bool,
     /// Times that it is part of.
     pub times: usize,
@@ -56,7 +56,7 @@ impl RateFit {
 /// # Formula
 /// Minimises `Σ huber((ln predicted − ln measured) / s) + ½ Σ ((ln rate − ln prior) / prior_sd)²` with
 /// `s² = scatter² + (rounding² + jitter²) / measured²`. The covariance is that of the curvature at the minimum. The scatter is at least the assumed
-/// one, and grows until residuals are as large as their `s`. A rate that the logs do not tell keeps its prior uncertainty.
+/// one, and grows until residuals are as large as their `s`. A rate that the logs do not determine keeps its prior uncertainty.
 ///
 /// # Errors
 /// `ErrorKind::Invalid` for times that no rate explains, or if the curvature overflows.
@@ -65,7 +65,7 @@ pub(super) fn fit_rows(rows: &[(MeasuredTime, RateSum)], prior: &Rates) -> Resul
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return Err(Error::invalid("the logs", vec!["tell no time that a rate is part of".to_owned()]));
+        return Err(Error::invalid("the logs", vec!["no start-up time that can be fitted".to_owned()]));
     }
     let parameter = |name: &RateName| {
         let rate = prior.of(*name);
@@ -105,7 +105,7 @@ pub(super) fn fit_rows(rows: &[(MeasuredTime, RateSum)], prior: &Rates) -> Resul
         let dof = rows.len() as f64 - determined;
         let widened = huber::chi_square(problem.residuals(&values)?.into_iter().map(|r| (1.0, r))) / dof;
         rounds += 1;
-        // Without a degree of freedom, the times do not tell their own scatter.
+        // Without a degree of freedom, the times do not determine their own scatter.
         if dof < 0.5 || widened < ENOUGH {
             break;
         }

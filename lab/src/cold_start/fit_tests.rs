@@ -180,7 +180,7 @@ fn planted_rates_are_recovered_within_their_intervals() {
 }
 
 #[test]
-fn what_the_logs_tell_is_identified_and_the_rest_stays_assumed() {
+fn what_the_logs_determine_is_identified_and_the_rest_stays_assumed() {
     let hardware = Hardware::find("h100").unwrap();
     let prior = Rates::new(&hardware, Storage::Nvme, None);
     let mut planted = Planted(RateName::ALL.map(|name| prior.of(name).value));

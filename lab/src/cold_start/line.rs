@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_tell_their_ranks() {
+    fn processes_report_their_ranks() {
         for (line, name, found) in [
             ("(Worker_PP1_TP3_EP7 pid=42) INFO 01-02 03:04:05", "Worker_PP1_TP3_EP7", (Some(1), Some(3))),
             ("(Worker_TP1 pid=42) INFO", "Worker_TP1", (None, Some(1))),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_at_its_end_tells_pieces_and_time() {
+    fn a_bar_at_its_end_reports_pieces_and_time() {
         let line = "Capturing CUDA graphs (decode, FULL): 100%|██████████| 35/35 [00:01<00:00, 28.00it/s]";
         assert_eq!(bar(line), Some(Bar { pieces: 35, seconds: 1.25 }));
         let slow = "Capturing CUDA graphs (FULL): 100%|██████████| 4/4 [00:06<00:00,  1.50s/it]";

@@ -52,7 +52,7 @@ pub struct StartLog {
     pub full: Option<(u64, f64)>,
     /// Time of the engine's initialisation, which holds the profiling run, compilation, the KV cache and the captures, s.
     pub engine_s: Option<f64>,
-    /// Whether compiled graphs were loaded; `None` if the log does not tell.
+    /// Whether compiled graphs were loaded; `None` if the log does not report it.
     pub compile_cache: Option<CompileCache>,
     /// Time from the first line to the first rank that loads its weights, whole seconds.
     pub launch_s: Option<f64>,
@@ -111,7 +111,7 @@ impl StartLog {
             .into_iter()
             .find_map(|text| number_after(line, text).filter(|_| line.contains("torch.compile")))
         {
-            // A vision tower is compiled beside the language model, each with a line of its own.
+            // A vision tower and the language model are compiled separately, each with a line of its own.
             *self.rank(line).compile_s.get_or_insert(0.0) += seconds;
         } else if let Some(seconds) = number_after(line, "Initial profiling/warmup run took ") {
             *self.rank(line).profile_s.get_or_insert(0.0) += seconds;

@@ -66,7 +66,7 @@ const V0_32: &str = "\
 ";
 
 #[test]
-fn a_log_of_0_10_tells_every_rank_and_both_kinds_of_graphs() {
+fn a_log_of_0_10_reports_every_rank_and_both_kinds_of_graphs() {
     let log = one(V0_10);
     let ranks: Vec<(&str, Option<u32>, Option<f64>)> =
         log.ranks.iter().map(|(name, rank)| (name.as_str(), rank.tensor_rank, rank.weights_s)).collect();
@@ -84,7 +84,7 @@ fn a_log_of_0_10_tells_every_rank_and_both_kinds_of_graphs() {
 }
 
 #[test]
-fn a_log_of_0_32_tells_a_warm_cache_and_pipeline_ranks() {
+fn a_log_of_0_32_reports_a_warm_cache_and_pipeline_ranks() {
     let log = one(V0_32);
     assert_eq!(log.compile_cache, Some(CompileCache::Warm));
     // The language model and a vision tower are compiled one after the other.
@@ -129,7 +129,7 @@ fn a_log_without_a_whole_start_is_refused() {
 /// Six starts of vLLM 0.32 on a CPU, where `RIDGEPOINT_DATA` has them.
 #[test]
 #[allow(clippy::print_stdout)]
-fn real_logs_tell_their_times() {
+fn real_logs_report_their_times() {
     let Some(dir) = std::env::var_os("RIDGEPOINT_DATA").map(|dir| Path::new(&dir).join("vllm-cpu")) else {
         println!("skipped: needs RIDGEPOINT_DATA pointing at the logs of a real server");
         return;

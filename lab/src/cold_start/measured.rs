@@ -1,4 +1,4 @@
-//! The times of a logged start beside the rates that make them up.
+//! The times of a logged start and the rates that make them up.
 
 use ridgepoint_replay::cold_start::{Amounts, CompileCache, RateName, Rates, Seconds, TermName};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::log::StartLog;
 /// Standard deviation of the rounding to a unit: 1/√12.
 const ROUNDING: f64 = 0.288_675_134_594_812_9;
 
-/// A time that a log of a start tells.
+/// A time that a log of a start reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -144,7 +144,7 @@ pub(super) fn sum(of: &MeasuredTime, amounts: &Amounts, profile_s: f64, fill_s: 
     RateSum { fixed_s, parts }
 }
 
-/// The times that a log tells, and the names of those that are missing.
+/// The times that a log reports, and the names of those that are missing.
 pub(super) fn measure(log: &StartLog, amounts: &Amounts) -> (Vec<MeasuredTime>, Vec<&'static str>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     // A difference of two rounded times may be zero or less; what is too short to be seen is about as long as its rounding.

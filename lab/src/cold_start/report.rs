@@ -1,4 +1,4 @@
-//! Logged starts of one model, measured beside predicted, and the rates that are fitted to them.
+//! Logged starts of one model, measured and predicted, and the rates that are fitted to them.
 
 use ridgepoint::units::GIB;
 use ridgepoint::{CudagraphMode, Deployment, Error, Hardware, Model, Options, Result, StepModel};
@@ -10,7 +10,7 @@ use super::fit::{RateFit, fit_rows};
 use super::log::StartLog;
 use super::measured::{MeasuredTime, Quantity, RateSum, measure, sum};
 
-/// A measured time beside its predictions. JSON keys are stable.
+/// A measured time with its predictions. JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredTerm {
     /// What was measured.
@@ -59,7 +59,7 @@ pub struct LoggedStart {
     pub predicted_ready: Seconds,
     /// The measured times.
     pub measured: Vec<MeasuredTerm>,
-    /// Times that the log should tell and does not.
+    /// Times that the log should report and does not.
     pub not_found: Vec<&'static str>,
     /// The ranks that logged their memory.
     pub ranks: Vec<RankMemory>,
@@ -95,7 +95,7 @@ struct ComparedStart {
 /// Compares logs with predictions by `prior`, and fits the rates. `base` is the deployment that logs are silent about.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` for logs of another model, and for logs that tell no time; a deployment that does not fit the model.
+/// `ErrorKind::Invalid` for logs of another model, and for logs that report no time; a deployment that does not fit the model.
 pub fn compare(
     logs: &[StartLog],
     (model, hardware): (&Model, &Hardware),
@@ -223,18 +223,18 @@ fn model_of(log: &StartLog, model: &Model) -> ModelOf {
     }
 }
 
-/// The deployment of a log: its own settings, and those of `base` that it does not tell.
+/// The deployment of a log: its own settings, and those of `base` that it does not report.
 fn deployment(base: &Deployment, log: &StartLog) -> Result<Deployment> {
     let labels = &log.labels;
     let mut own = base.clone();
-    for (value, told) in [
+    for (value, reported) in [
         (&mut own.tensor_parallel_size, labels.run.tensor_parallel_size),
         (&mut own.pipeline_parallel_size, labels.pipeline_parallel_size),
         (&mut own.data_parallel_size, labels.data_parallel_size),
         (&mut own.max_num_seqs, labels.run.max_num_seqs),
         (&mut own.max_num_batched_tokens, labels.run.max_num_batched_tokens),
     ] {
-        *value = told.unwrap_or(*value);
+        *value = reported.unwrap_or(*value);
     }
     own.max_model_len = labels.max_model_len.or(own.max_model_len);
     own.enforce_eager = labels.enforce_eager.unwrap_or(own.enforce_eager);

@@ -132,7 +132,7 @@ fn engine(row: &ClosedLoopRow) -> Engine {
     release.or_else(newest).unwrap_or_default()
 }
 
-/// Whether the engine schedules a step while another runs, unless told otherwise.
+/// Whether the engine schedules a step while another runs, by default.
 ///
 /// # Source
 /// `SchedulerConfig.async_scheduling` (`vllm/config/scheduler.py`): false up to vLLM 0.13.0, chosen by the engine since

@@ -1,4 +1,4 @@
-//! Replays serving runs and closed loops and compares them with what clients measured, beside the baselines. Cases run in
+//! Replays serving runs and closed loops and compares them with what clients measured, and with the baselines. Cases run in
 //! parallel; results keep their order.
 #![expect(clippy::cast_possible_truncation, reason = "a load has at most 1,000 stages")]
 

@@ -1,4 +1,4 @@
-//! Judges predictions by measurements: serving runs, closed loops and traces of steps become cases, cases are predicted beside
+//! Judges predictions by measurements: serving runs, closed loops and traces of steps become cases, cases are predicted together with
 //! simpler baselines, and one report has their errors. It prints nothing.
 
 mod baselines;

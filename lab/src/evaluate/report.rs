@@ -1,4 +1,4 @@
-//! The result of an evaluation: measured values beside predicted ones, errors by metric, and the runs that could not be judged.
+//! The result of an evaluation: measured and predicted values, errors by metric, and the runs that could not be judged.
 //! Serving runs, closed loops and traces of steps share it.
 
 use std::collections::{BTreeMap, BTreeSet};

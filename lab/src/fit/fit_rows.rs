@@ -43,7 +43,7 @@ pub struct Prior {
     /// The runs of one model count as one run together.
     pub(super) counts_models: bool,
     /// Rows hold the host's share of a period, which is part of `step_us` then.
-    holds_scheduling: bool,
+    includes_scheduling: bool,
     /// No kernel of the chip was measured: prices stand for all that its datasheet does not say.
     is_unmeasured: bool,
 }
@@ -62,12 +62,12 @@ impl Prior {
             sd_share: 1.0,
             is_of_any_model: true,
             counts_models: false,
-            holds_scheduling: false,
+            includes_scheduling: false,
             is_unmeasured: false,
         }
     }
 
-    /// [`Prior::of_any_model`] for serving runs, whose figures sum so many steps that they tell few coefficients from each other. The runs
+    /// [`Prior::of_any_model`] for serving runs, whose figures sum so many steps that they identify few coefficients. The runs
     /// of one model count as one.
     pub fn of_serving_runs() -> Self {
         Prior { sd_share: ANY_MODEL_SD_SHARE, counts_models: true, ..Prior::of_any_model() }
@@ -95,8 +95,8 @@ impl Prior {
 
     /// The same prior for rows that hold the host's share of a period: `step_us` takes `scheduling_us` in.
     #[must_use]
-    pub(super) fn holding_scheduling(&self) -> Prior {
-        let mut prior = Prior { holds_scheduling: true, ..self.clone() };
+    pub(super) fn including_scheduling(&self) -> Prior {
+        let mut prior = Prior { includes_scheduling: true, ..self.clone() };
         prior.means.coefficients[Term::Steps.index()] += prior.means.host.scheduling_us;
         prior.means.host.scheduling_us = 0.0;
         prior.means.source.steps_hold_scheduling = true;
@@ -122,7 +122,7 @@ impl Prior {
     fn parameters(&self) -> Vec<Parameter> {
         let sd_share = self.sd_share;
         let of = |term: Term| {
-            let scheduling_sd_us = if self.holds_scheduling && term == Term::Steps { SCHEDULING_SD_US } else { 0.0 };
+            let scheduling_sd_us = if self.includes_scheduling && term == Term::Steps { SCHEDULING_SD_US } else { 0.0 };
             Parameter {
                 name: term.name(),
                 unit: term.unit(),
@@ -155,7 +155,7 @@ pub(super) fn fit_rows(origin: &str, rows: Vec<FitRow>, prior: &Prior) -> Result
     let problem = Problem::new(origin, prior.parameters(), rows)?;
     let solution = problem.minimise(&parameters_of(&prior.means))?;
     let mut posterior = posterior(&problem, &solution.values)?;
-    // A price that the data can't tell from nothing is no finding.
+    // A price that the data can't distinguish from 0 is no finding.
     for index in QUEUE_PRICES..QUEUE_PRICES + NUM_QUEUE_PRICES {
         posterior.identified[index] &= solution.values[index] > SDS_OF_90_PCT * posterior.sd(index);
     }
@@ -172,7 +172,7 @@ pub(super) fn fit_rows(origin: &str, rows: Vec<FitRow>, prior: &Prior) -> Result
         rows: problem.rows.len() as u64,
         rows_sha256: problem.rows_sha256(),
         converged: solution.converged,
-        steps_hold_scheduling: prior.holds_scheduling,
+        steps_hold_scheduling: prior.includes_scheduling,
         ..Source::default()
     };
     let hold_queues = problem.rows.iter().any(|row| row.x[QUEUE_PRICES..].iter().any(|x| *x != 0.0));

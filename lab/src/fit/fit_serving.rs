@@ -27,7 +27,7 @@ const SETTLED: f64 = 0.1;
 /// Round from which the coefficients move half way only: a request that is queued in every other round keeps them moving.
 const FIRST_HALF_ROUND: usize = 4;
 
-/// Replays and fits in turns, from `start`, until the coefficients settle or after [`MAX_ROUNDS`]. The second value tells
+/// Replays and fits in turns, from `start`, until the coefficients settle or after [`MAX_ROUNDS`]. The second value is
 /// whether they have settled; `done` is called after each replay.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub fn fit_serving(
 }
 
 /// The rows with weights by which the runs of one model count as one run together: they share what the terms leave out of it, and
-/// more of them tell no more about other models.
+/// more of them add nothing about other models.
 fn by_model(cases: &[&Case], mut rows: Vec<Vec<FitRow>>) -> Vec<Vec<FitRow>> {
     for (case, rows) in cases.iter().zip(&mut rows) {
         let alike = cases.iter().filter(|other| other.labels.model == case.labels.model).count();
@@ -126,7 +126,7 @@ fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<F
     Ok(rows)
 }
 
-/// The measured means of a stage beside those of its replayed requests.
+/// The measured means of a stage and those of its replayed requests.
 fn rows_of_stage(
     case: &Case,
     roofline: &CalibratedRoofline,

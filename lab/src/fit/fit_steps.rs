@@ -23,7 +23,7 @@ use ridgepoint::latency::Queues;
 use ridgepoint::{Correction, Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
-/// not tell a hundred times as much as a few dozen (assumed).
+/// not weigh a hundred times as much as a few dozen (assumed).
 const ROWS_OF_A_RUN: f64 = 50.0;
 
 /// Samples on either side whose mean stands for steps that were not sampled.
@@ -70,7 +70,7 @@ pub struct StepRun<'a> {
     /// Which step's execution a time measures.
     pub alignment: Alignment,
     /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
-    /// the run has too few such rows to tell, and for timed forward passes and token times. `StepRun::compare` has the formula.
+    /// the run has too few such rows, and for timed forward passes and token times. `StepRun::compare` has the formula.
     pub slopes: Option<(f64, f64)>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> StepRun<'a> {
 
     /// Whether a time holds the host's share of a period. Asynchronous scheduling hides it behind the step before, and a timed forward
     /// pass has none.
-    pub fn holds_scheduling(&self) -> bool {
+    pub fn includes_scheduling(&self) -> bool {
         !self.case.is_timed && self.alignment == Alignment::Own
     }
 
@@ -163,13 +163,13 @@ impl<'a> StepRun<'a> {
     }
 
     /// The rows for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the scatter around
-    /// the median error of `by`'s predictions, at least 3 %. Times that hold no scheduling tell no prices of queues.
-    fn fit_rows(&self, by: &Correction, holds_scheduling: bool) -> Vec<FitRow> {
+    /// the median error of `by`'s predictions, at least 3 %. Times without scheduling determine no prices of queues.
+    fn fit_rows(&self, by: &Correction, includes_scheduling: bool) -> Vec<FitRow> {
         let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
         let bases = self.terms();
         // Steps that were not sampled have the queues of their neighbour.
-        let queues = |row: &Interval| if holds_scheduling { self.case.queues(row) } else { Queues::default() };
+        let queues = |row: &Interval| if includes_scheduling { self.case.queues(row) } else { Queues::default() };
         let off = |(row, basis): (&Interval, &Basis)| (row.period_us() / by.period_us(basis, &queues(row))).ln();
         let sd = robust_sd(rows.iter().zip(&bases).map(off).collect()).max(Target::StepPeriod.expected_sd());
         let row = |row: &Interval, basis: &Basis, weight| FitRow {
@@ -181,7 +181,7 @@ impl<'a> StepRun<'a> {
             weight,
         };
         let mut found: Vec<FitRow> = rows.iter().zip(&bases).map(|(of, basis)| row(of, basis, weight)).collect();
-        if holds_scheduling {
+        if includes_scheduling {
             // Their price is their difference from the other rows, in which common causes of errors cancel.
             let preempting: Vec<&Interval> = self.preempting().collect();
             let weight = (ROWS_OF_A_RUN / preempting.len().max(1) as f64).min(1.0);
@@ -254,19 +254,19 @@ pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> R
             format!("all {rows} rows have the same time, {first_us} µs: nothing shows what a step's time depends on");
         return Err(Error::invalid(origin, vec![problem]));
     }
-    let holds_scheduling = runs.iter().all(|run| run.holds_scheduling());
-    let mut prior = if holds_scheduling { prior.holding_scheduling() } else { prior.clone() };
+    let includes_scheduling = runs.iter().all(|run| run.includes_scheduling());
+    let mut prior = if includes_scheduling { prior.including_scheduling() } else { prior.clone() };
     if runs.iter().all(|run| run.case.is_unmeasured()) {
         prior = prior.unmeasured();
     }
     let fit = |by: &Correction| {
-        let rows = runs.iter().flat_map(|run| run.fit_rows(by, holds_scheduling)).collect();
+        let rows = runs.iter().flat_map(|run| run.fit_rows(by, includes_scheduling)).collect();
         fit_rows(origin, rows, &prior)
     };
     // The second fit takes the noise of each run's rows from the residuals of the first one.
     let first = fit(&prior.means)?;
     let mut fitted = fit(&first.correction)?;
-    fitted.report.notes.push(if holds_scheduling {
+    fitted.report.notes.push(if includes_scheduling {
         "periods hold the time of the engine's thread: it is in step_us, and scheduling_us is 0".to_owned()
     } else {
         "scheduling_us and prices of queues: not identified: they are not in these times; they stay at the prior"

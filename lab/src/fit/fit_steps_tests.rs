@@ -83,7 +83,7 @@ fn constant_times_and_single_rows_are_refused() {
 }
 
 #[test]
-fn the_work_of_the_step_before_is_told_by_its_length() {
+fn the_work_of_the_step_before_is_identified_by_its_length() {
     // 20 and 200 decodes in turn by a pattern that repeats every seven; times follow the step, or the one before.
     let decodes: Vec<u32> = (0..300).map(|i| if (i * i) % 7 < 3 { 20 } else { 200 }).collect();
     for (lag, expected) in [(0, Alignment::Own), (1, Alignment::Before)] {

@@ -76,7 +76,7 @@ impl RunningIteration {
     }
 }
 
-/// Whether most requests are queued when a step is about to begin; where steps are sampled so that none tells, they are taken to be.
+/// Whether most requests are queued when a step is about to begin; where sampled steps do not show it, they are assumed to be.
 fn takes_between_iterations(run: &TableRun, requests: &[RequestRow]) -> bool {
     let found = requests
         .iter()

@@ -3,7 +3,7 @@
 //!
 //! Serving runs come in through `fit_serving`, traces of steps through `fit_steps` and `step_scatter`. Both make rows (`fit_rows`),
 //! state the minimisation (`problem`; the solver is `crate::solver`) and take the coefficients' covariance at its end (`posterior`).
-//! The delays of the host are fitted beside them, from replays (`host_from_replays`) or traces (`host_from_traces`).
+//! The delays of the host are fitted with them, from replays (`host_from_replays`) or traces (`host_from_traces`).
 
 mod fit_cases;
 mod fit_rows;

@@ -51,7 +51,7 @@ pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
     let residuals = problem.rows.iter().zip(problem.residuals(values)?);
     let chi_square = huber::chi_square(residuals.map(|(row, residual)| (row.weight, residual)));
     let dof = problem.rows.iter().map(|row| row.weight).sum::<f64>() - effective_parameters;
-    // Without a degree of freedom the rows do not tell their own scatter.
+    // Without a degree of freedom the rows do not determine their own scatter.
     if dof > 0.0 && chi_square > dof {
         overdispersion = chi_square / dof;
         inverse = inverted(&scaled, overdispersion)?.0;

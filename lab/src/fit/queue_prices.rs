@@ -9,7 +9,7 @@ use crate::solver::Parameter;
 pub(super) const NUM_QUEUE_PRICES: usize = 4;
 
 /// Name, unit, and standard deviation of the prior of each price (assumed). That of a running request is narrow, because
-/// periods hardly tell it from `request_us`: vLLM 0.32 took 8 µs on one core of a server.
+/// periods hardly distinguish it from `request_us`: vLLM 0.32 took 8 µs on one core of a server.
 const TABLE: [(&str, &str, f64); NUM_QUEUE_PRICES] = [
     ("scheduling_us_per_running", "µs per running request and step", 2.0),
     ("scheduling_us_per_waiting", "µs per waiting request and step", 20.0),

@@ -49,7 +49,7 @@ fn of_run(run: &StepRun<'_>, correction: &Correction) -> Vec<String> {
         rank_correlation(&pairs).filter(|_| pairs.len() >= LEAST_ROWS)
     };
     let scatter = robust_sd(rows.iter().map(|(_, ratio)| ratio.ln()).collect());
-    let told = |(name, column): (&str, Column)| {
+    let report = |(name, column): (&str, Column)| {
         let r = correlation(column).filter(|r| r.abs() > LEAST_CORRELATION && scatter > LEAST_SCATTER)?;
         let verb = if r > 0.0 { "rises" } else { "falls" };
         let run = &run.case.labels.name;
@@ -65,5 +65,5 @@ fn of_run(run: &StepRun<'_>, correction: &Correction) -> Vec<String> {
             100.0 * tail
         )
     });
-    COLUMNS.into_iter().filter_map(told).chain(tail).collect()
+    COLUMNS.into_iter().filter_map(report).chain(tail).collect()
 }

@@ -80,7 +80,7 @@ fn mean_square(points: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
-/// the engine, and one run alone may not tell.
+/// the engine, and one run alone may not show it.
 pub(super) fn align(runs: &mut [StepRun<'_>]) {
     let versions: BTreeSet<Option<String>> = runs.iter().map(|run| run.case.labels.backend_version.clone()).collect();
     for version in &versions {

@@ -1,4 +1,4 @@
-//! Says whether a correction is worth using: its errors on rows that it has not seen, beside those without it, and signs that the trace
+//! Says whether a correction is worth using: its errors on rows that it has not seen, compared with those without it, and signs that the trace
 //! is not of the server that it was fitted for.
 
 use serde::Serialize;

@@ -7,7 +7,7 @@ use ridgepoint_replay::input::Head;
 
 use super::capture::Capture;
 
-/// A kind of file that can be read. Its name tells it from the others.
+/// A kind of file that can be read. Its name is unique.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
     /// Its name, as in `step-csv`.

@@ -1,4 +1,4 @@
-//! Prefix cache hits by tier: from a server's totals, and from KV events and rows as far as they tell them.
+//! Prefix cache hits by tier: from a server's totals, and from KV events and rows as far as they report them.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use super::whole::Whole;
 pub struct TierHits {
     /// `gpu`; `external`, which is every tier of a KV connector; `cpu`, of KV events; `all`, of the rows of requests.
     pub tier: &'static str,
-    /// What tells them: `metrics`, `kv_events` or `requests`.
+    /// Their source: `metrics`, `kv_events` or `requests`.
     pub source: &'static str,
-    /// Tokens that were looked up, which KV events do not tell.
+    /// Tokens that were looked up, which KV events do not report.
     pub queried_tokens: Option<f64>,
     /// Tokens that were found.
     pub hit_tokens: f64,
@@ -24,10 +24,10 @@ pub struct TierHits {
     pub rate: Option<f64>,
 }
 
-/// The hits that files tell. Those of KV events need the one `block_size` of the files, and those of rows the cached tokens of every request.
+/// The hits that files report. Those of KV events need the one `block_size` of the files, and those of rows the cached tokens of every request.
 ///
 /// # Formula
-/// A load tells its blocks in `CacheLoadCommitted`. A server without that event tells a load by storing blocks on the GPU that the CPU holds.
+/// A load reports its blocks in `CacheLoadCommitted`. A server without that event reports a load by storing blocks on the GPU that the CPU holds.
 pub(super) fn hits(
     totals: &[Total],
     events: &[KvEvents],
@@ -53,7 +53,7 @@ pub(super) fn hits(
         Some(TierHits { tier: "cpu", source: "kv_events", queried_tokens: None, hit_tokens, rate: None })
     };
     let of_requests = || {
-        // Two files of a run hold the same requests: the one that tells most of them counts.
+        // Two files of a run hold the same requests: the one that reports most of them counts.
         let mut runs: HashMap<&str, (f64, f64)> = HashMap::new();
         for trace in requests {
             let prompts = trace.total(|row| row.num_prompt_tokens.map(Whole::get));
@@ -100,16 +100,16 @@ mod tests {
             ..RequestRow::default()
         };
         let of = |rows: Vec<RequestRow>| RequestTrace { requests: rows, ..RequestTrace::default() };
-        // Two files of one run, and one that does not tell.
+        // Two files of one run, and one without hits.
         let traces =
             [of(vec![row(Some(10)), row(Some(50))]), of(vec![row(Some(10))]), of(vec![row(Some(10)), row(None)])];
         let found = hits(&totals, &events, &traces, Some(16));
-        let told: Vec<_> = found.iter().map(|of| (of.tier, of.hit_tokens, of.rate)).collect();
+        let tiers: Vec<_> = found.iter().map(|of| (of.tier, of.hit_tokens, of.rate)).collect();
         assert_eq!(
-            told,
+            tiers,
             [("gpu", 50.0, Some(0.25)), ("external", 120.0, Some(0.8)), ("cpu", 112.0, None), ("all", 60.0, Some(0.3))]
         );
         assert_eq!(hits(&totals[..2], &events, &[], None).len(), 1);
-        assert_eq!(hits(&totals[..2], &[], &traces[2..], None).len(), 1, "one does not tell");
+        assert_eq!(hits(&totals[..2], &[], &traces[2..], None).len(), 1, "one has no hits");
     }
 }

@@ -62,7 +62,7 @@ impl HostDelays {
     }
 
     /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue; `None` where that is
-    /// not known well enough to tell its delay.
+    /// not known well enough to determine its delay.
     pub(crate) fn add(&mut self, row: &RequestRow, wait_us: Option<f64>) {
         // What the scheduler queues after the response has ended is on another clock.
         let queued_ns = row.queued_ns.filter(|queued| row.departed_ns.is_none_or(|departed| *queued <= departed));

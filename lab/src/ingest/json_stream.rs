@@ -29,7 +29,7 @@ pub(super) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl F
 /// A parser of a file.
 pub(super) type Parser = serde_json::Deserializer<IoRead<BufReader<Bounded<'static>>>>;
 
-/// Has `read` take each document of a file from a parser, with the count that is told of each record.
+/// Has `read` take each document of a file from a parser, with the counter that each record is added to.
 ///
 /// # Errors
 /// A file that cannot be read; with line and column, a file that is not JSON or is cut short, and what `read` refuses.

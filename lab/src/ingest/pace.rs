@@ -1,4 +1,4 @@
-//! The pace of an engine around each step. It tells a long step from an engine that idled.
+//! The pace of an engine around each step. It distinguishes a long step from an idle engine.
 
 use super::dropped::DropReason;
 use super::step::{Interval, StepRecord};

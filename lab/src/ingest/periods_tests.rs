@@ -104,7 +104,7 @@ fn a_long_chunk_is_no_gap() {
 }
 
 #[test]
-fn clocks_that_stand_run_back_or_jump_are_told() {
+fn clocks_that_stand_run_back_or_jump_are_reported() {
     let mut steps = busy();
     steps[20].start_ns = steps[19].start_ns;
     // 19 → 20 takes no time; 20 → 21 takes 20 ms.

@@ -88,11 +88,11 @@ pub struct Ingestion {
     pub transfers: Vec<TransferReport>,
     /// By how much both directions slow each other down, file by file.
     pub transfer_contention: Vec<ContentionReport>,
-    /// Events of transfers that tell no time, file by file.
+    /// Events of transfers without a usable time, file by file.
     pub transfer_faults: Vec<TransferFaultsReport>,
     /// Prefix cache hits by tier.
     pub cache_hits: Vec<TierHits>,
-    /// Totals of the server between two replies of `/metrics`, beside those of the rows.
+    /// Totals of the server between two replies of `/metrics`, compared with those of the rows.
     pub metrics: Vec<Total>,
     /// Paths of the tables.
     pub written: Vec<String>,
@@ -176,7 +176,7 @@ impl Tables {
         report
     }
 
-    /// Sets the totals of `/metrics` beside those of the rows, once all files are added. `since_start` takes a single reply for all that its
+    /// Compares the totals of `/metrics` with those of the rows, once all files are added. `since_start` takes a single reply for all that its
     /// server did.
     ///
     /// # Errors

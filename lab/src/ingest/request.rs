@@ -83,11 +83,11 @@ pub struct RequestRow {
     pub top_p: Option<f64>,
 }
 
-/// The sampling parameters of requests, each kind once; empty if no request tells its own.
+/// The sampling parameters of requests, each kind once; empty if no request reports its own.
 pub fn own_sampling<'a>(rows: impl IntoIterator<Item = &'a RequestRow>) -> Vec<OwnSampling> {
     let found: BTreeSet<OwnSampling> = rows.into_iter().map(RequestRow::own_sampling).collect();
-    let tells_some = found.iter().any(|own| *own != OwnSampling::default());
-    found.into_iter().filter(|_| tells_some).collect()
+    let has_some = found.iter().any(|own| *own != OwnSampling::default());
+    found.into_iter().filter(|_| has_some).collect()
 }
 
 /// Says how many blocks of prompts follow another block than before: a chained hash stands for all that is before it.
@@ -102,7 +102,7 @@ pub fn disagreeing_chains(rows: &[RequestRow]) -> Option<String> {
 }
 
 impl RequestTrace {
-    /// Returns the sum of a count over the requests; `None` unless each of them tells it.
+    /// Returns the sum of a count over the requests; `None` unless each of them reports it.
     pub(super) fn total(&self, of: impl Fn(&RequestRow) -> Option<u64>) -> Option<f64> {
         self.requests.iter().map(|row| of(row).map(|count| count as f64)).sum()
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sampling_is_that_of_requests_that_tell_it() {
+    fn sampling_is_that_of_requests_that_report_it() {
         let row = |temperature, top_p| RequestRow { temperature, top_p, ..RequestRow::default() };
         assert!(own_sampling(&[row(None, None), row(None, None)]).is_empty());
         let greedy = row(Some(0.0), Some(1.0));

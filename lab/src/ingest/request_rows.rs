@@ -8,7 +8,7 @@ use super::request::RequestRow;
 use super::step::Run;
 use super::token::RequestTokens;
 
-/// A request and the times of its tokens, where they are told.
+/// A request and the times of its tokens, where they are reported.
 pub(super) type RowAndTokens = (RequestRow, Option<RequestTokens>);
 
 /// A request that was found, or why it is left out.

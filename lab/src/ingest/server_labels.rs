@@ -54,7 +54,7 @@ impl Capture {
             }
             let labelled = said.clone().or(&own);
             is_changed |= labelled != said;
-            // What is given holds for a whole file: the run keeps the name that tells it from the others there.
+            // Labels apply to the whole file, but each run keeps its own name.
             *run = Run { experiment: take(&mut run.experiment), ..labelled };
         }
         for StepTrace { run, steps } in &mut self.steps {

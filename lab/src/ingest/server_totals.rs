@@ -1,4 +1,4 @@
-//! The totals that a server counts between two replies of `/metrics`, beside what the rows of a capture add up to.
+//! The totals that a server counts between two replies of `/metrics`, compared with what the rows of a capture add up to.
 
 use std::collections::BTreeMap;
 

@@ -97,7 +97,7 @@ pub struct StepRecord {
     pub kv_blocks_free: Option<u64>,
     /// Time of the forward pass on the GPU, µs, where the engine measured it (forward-pass metrics).
     pub gpu_time_us: Option<f64>,
-    /// Preempted requests that the step schedules again, where the run's requests tell.
+    /// Preempted requests that the step schedules again, where the run's requests report them.
     #[serde(skip)]
     pub num_resumed: Option<u32>,
     /// Every request of the step, where the trace has snapshots of them.
@@ -119,17 +119,17 @@ impl StepRecord {
         self.prefill_tokens == 0 && self.decode_tokens == 0
     }
 
-    /// KV blocks in use, where the trace tells.
+    /// KV blocks in use, where the trace reports them.
     pub fn kv_blocks_used(&self) -> Option<u64> {
         self.kv_blocks_total?.checked_sub(self.kv_blocks_free?)
     }
 
-    /// Share of the KV blocks that is in use, where the trace tells.
+    /// Share of the KV blocks that is in use, where the trace reports it.
     pub fn kv_ratio(&self) -> Option<f64> {
         Some(self.kv_blocks_used()? as f64 / self.kv_blocks_total.filter(|total| *total > 0)? as f64)
     }
 
-    /// Tokens that the requests of the step have in the cache, where the trace tells.
+    /// Tokens that the requests of the step have in the cache, where the trace reports them.
     pub fn kv_tokens(&self) -> Option<u64> {
         if let Some(requests) = &self.requests {
             return Some(requests.iter().map(|request| u64::from(request.num_computed_tokens)).sum());

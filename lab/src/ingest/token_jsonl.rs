@@ -3,7 +3,11 @@
 //!
 //! # Source
 //! vllm-vcr 0.x. An optional first line holds the `meta` object.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked beside")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked in the same expression"
+)]
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -103,7 +107,7 @@ pub fn read(path: &Path) -> Result<Capture> {
     Ok(capture)
 }
 
-/// What the first line may tell of the run.
+/// What the first line may report of the run.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Meta {
@@ -196,7 +200,7 @@ impl Requests {
     }
 }
 
-/// A request and, where its gaps are told, its tokens.
+/// A request and, where its gaps are reported, its tokens.
 fn request(line: TokenLine, position: u64) -> CheckedRow {
     let request_id = match line.request_id {
         None | Some(Value::Null) => format!("line-{position}"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Most names that are told apart; the rest is counted together.
+/// Most names that are counted separately; the rest is counted together.
 const MOST_NAMES: usize = 100;
 /// Names that a note lists.
 const LISTED: usize = 8;

@@ -1,4 +1,4 @@
-//! The birth certificate of one's own measurements: `meta.toml` beside the csv files, as the measuring kit writes it.
+//! The birth certificate of one's own measurements: `meta.toml` next to the csv files, as the measuring kit writes it.
 #![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const MEASUREMENT: &str = "measurement";
 const NOT_READ: &str = "compute_capability multiprocessors memory_bytes l2_bytes cuda power_limit_watt max_sm_clock_mhz \
     sm_clock_mhz memory_clock_mhz repeats statistic duration_s notes";
 
-/// What `meta.toml` says of the csv files beside it. Every key is optional, and an unknown one is an error.
+/// What `meta.toml` says of the csv files next to it. Every key is optional, and an unknown one is an error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Certificate {
     /// What all tables share.

@@ -91,7 +91,7 @@ pub(super) fn message_bytes(
     }
 }
 
-/// Checks that `part`, the value of `column`, divides the `whole` that `named` tells.
+/// Checks that `part`, the value of `column`, divides the `whole` in `named`.
 pub(super) fn check_divides(row: &Row<'_>, column: &str, part: u64, whole: u64, named: Arguments<'_>) -> Result<()> {
     if whole.is_multiple_of(part) { Ok(()) } else { Err(row.bad(column, format_args!("a divisor of {named}"))) }
 }

@@ -8,7 +8,7 @@
 //!   `mla_generation_module_perf.parquet`, `scale_matrix_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
-//! - one's own measurements as csv, with an optional `meta.toml` beside them:
+//! - one's own measurements as csv, with an optional `meta.toml` next to them:
 //!
 //! | file | columns, in any order |
 //! |---|---|
@@ -150,7 +150,7 @@ const STEMS: [&str; 11] = [
 ];
 
 /// Reads the call of a row of a source, and numbers its shape: from 0, in the order in which shapes come first.
-type Place<'p> = dyn FnMut(&Row<'_>, SourceFormat, usize) -> Result<usize> + 'p;
+type ReadCall<'p> = dyn FnMut(&Row<'_>, SourceFormat, usize) -> Result<usize> + 'p;
 
 /// A folder that is being read.
 struct Folder<'a> {
@@ -186,7 +186,7 @@ impl Folder<'_> {
         stem: &str,
         columns: &'static str,
         public: &[PublicTable],
-        place: &mut Place<'_>,
+        place: &mut ReadCall<'_>,
     ) -> Result<Vec<f64>> {
         let csv_file = format!("{stem}.csv");
         let mut times_us = Vec::new();
@@ -220,7 +220,7 @@ impl Folder<'_> {
     }
 
     #[cfg(feature = "parquet")]
-    fn read_public(&mut self, public: &PublicTable, place: &mut Place<'_>, times_us: &mut Vec<f64>) -> Result<()> {
+    fn read_public(&mut self, public: &PublicTable, place: &mut ReadCall<'_>, times_us: &mut Vec<f64>) -> Result<()> {
         let path = self.dir.join(public.file);
         let reader = RowReader::jsonl(public_table::jsonl(&path)?, public.columns);
         let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
@@ -228,7 +228,7 @@ impl Folder<'_> {
     }
 
     #[cfg(not(feature = "parquet"))]
-    fn read_public(&mut self, public: &PublicTable, _: &mut Place<'_>, _: &mut Vec<f64>) -> Result<()> {
+    fn read_public(&mut self, public: &PublicTable, _: &mut ReadCall<'_>, _: &mut Vec<f64>) -> Result<()> {
         let message = "can't be read by this build; build with the feature 'parquet' or remove the file";
         Err(Error::parse(self.dir.join(public.file).as_path(), message))
     }
@@ -239,7 +239,7 @@ impl Folder<'_> {
         mut reader: RowReader<'_>,
         file: SourceFile,
         public: Option<&PublicTable>,
-        place: &mut Place<'_>,
+        place: &mut ReadCall<'_>,
         times_us: &mut Vec<f64>,
     ) -> Result<()> {
         let (origin, format) = (reader.origin().to_owned(), file.format);

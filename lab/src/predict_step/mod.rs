@@ -29,7 +29,7 @@ pub struct PredictedStep {
 }
 
 impl PredictedStep {
-    /// Predicts a batch; `efficiency` is the one that was asked for. With `explain` there are sentences on the slowest operators.
+    /// Predicts a batch; `efficiency` is the requested one. With `explain` there are sentences on the slowest operators.
     ///
     /// # Errors
     /// Requests that cannot be.

@@ -12,7 +12,7 @@ use super::tiers::FewerTiers;
 pub struct Details {
     /// Whether the load has sessions.
     pub has_sessions: bool,
-    /// What the KV cache costs and brings, if that was asked for.
+    /// What the KV cache costs and brings, if requested.
     pub kv_metrics: Option<KvMetrics>,
     /// The same load on the same server with fewer tiers.
     pub fewer_tiers: FewerTiers,

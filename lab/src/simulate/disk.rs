@@ -70,7 +70,7 @@ impl DiskReport {
         };
         self.is_assumed.then(|| {
             format!(
-                "the disk {} and {}: datasheet figures of an NVMe disk stand in for those that --kv-transfers does not give",
+                "the disk {} and {}: datasheet figures of an NVMe disk, as --kv-transfers gives no others",
                 of("reads", &self.disk_to_cpu),
                 of("writes", &self.cpu_to_disk)
             )

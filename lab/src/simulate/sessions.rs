@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_told_apart_and_their_hits_are_summed() {
+    fn turns_are_distinguished_and_their_hits_are_summed() {
         let record = |turn, outcome, num_prompt_tokens, num_cached_tokens, ttft_ms: u64| RequestRecord {
             stage: 0,
             turn,

@@ -77,8 +77,8 @@ impl StartReport {
     pub fn remark(&self) -> String {
         let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;
         format!(
-            "the server is ready after {estimate_s:.1} s in this replay, and may be after {lower_s:.1} to {upper_s:.1}: the intervals of \
-             TTFT and E2E do not hold that"
+            "this replay assumes that the server is ready after {estimate_s:.1} s (interval {lower_s:.1} to {upper_s:.1} s); the intervals \
+             of TTFT and E2E do not include this uncertainty"
         )
     }
 }

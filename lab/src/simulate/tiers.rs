@@ -1,4 +1,4 @@
-//! The host's tier of KV blocks and its disk beside fewer tiers: what their reports share.
+//! The host's tier of KV blocks and its disk compared with fewer tiers: what their reports share.
 
 use ridgepoint_replay::LoadOrCompute;
 use ridgepoint_replay::{EngineConfig, KvOffload, Metrics, Replay};

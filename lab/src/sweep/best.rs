@@ -22,8 +22,8 @@ pub struct Best {
 
 /// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
 /// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
-/// with its rate is no candidate, and a model without candidates has no best. A rate over a load that is too short to tell gives way to
-/// any other.
+/// with its rate is no candidate, and a model without candidates has no best. A rate measured on too short a load ranks below
+/// every other.
 pub(super) fn best(rows: &[Row]) -> Vec<Best> {
     let mut best: Vec<Best> = Vec::new();
     for row in rows.iter().filter(|row| is_candidate(row)) {
@@ -38,7 +38,7 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
         if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, &known.row) {
             let (least, most) = known.same_max_num_seqs;
             known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
-        } else if (u8::from(is_told(row)), score) > (u8::from(is_told(&known.row)), highest) {
+        } else if (u8::from(is_conclusive(row)), score) > (u8::from(is_conclusive(&known.row)), highest) {
             (known.row, known.same_max_num_seqs) = (row.clone(), alone);
         }
     }
@@ -49,8 +49,8 @@ fn is_candidate(row: &Row) -> bool {
     matches!(row.status.as_str(), "ok" | "highest_rate_holds") && (row.slo.is_some() || row.keeps_up != Some(false))
 }
 
-/// Whether the load tells that the server keeps up.
-fn is_told(row: &Row) -> bool {
+/// Whether the load is long enough to show that the server keeps up.
+fn is_conclusive(row: &Row) -> bool {
     row.slo.is_none() || row.keeps_up.is_some()
 }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(found(&rows), [(1, 3), (4, 1)]);
         assert_eq!(best(&rows)[0].same_max_num_seqs, (16, 64));
         assert_eq!(best(&rows)[1].same_max_num_seqs, (128, 128));
-        // The highest rates hold over loads that are too short to tell.
+        // The highest rates hold over loads that are too short to judge.
         (rows[1].keeps_up, rows[3].keeps_up, rows[4].keeps_up) = (None, None, None);
         assert_eq!(found(&rows), [(0, 3), (4, 1)]);
         rows.iter_mut().for_each(|row| row.slo = None);

@@ -1,4 +1,4 @@
-//! The highest rate that holds, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
+//! The highest rate that meets the limits, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
 
 /// Rates with what their probes said.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,14 +9,14 @@ pub struct Capacity<T> {
     pub fails: Option<(f64, T)>,
 }
 
-/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`. `probe` returns
-/// whether a rate holds, and other results. Rates below one that holds are taken to hold, and those above one that fails to fail.
+/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that passes, to a relative `precision`. `probe` returns
+/// whether a rate passes, and other results. Rates below one that passes are taken to pass, and those above one that fails to fail.
 /// `guess` turns the result at the highest rate into the rate from which the bracket grows. With a good one there are about
 /// 4 + log₂(1 / precision) probes.
 ///
 /// # Errors
 /// Those of `probe`.
-pub fn highest_holding<T, E>(
+pub fn highest_sustained<T, E>(
     lowest: f64,
     highest: f64,
     precision: f64,
@@ -77,7 +77,7 @@ mod tests {
 
     fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);
-        let found: Result<_, Infallible> = highest_holding(
+        let found: Result<_, Infallible> = highest_sustained(
             lowest,
             highest,
             precision,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_at_the_ends_are_told_as_such() {
+    fn rates_at_the_ends_are_reported_as_such() {
         assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity { holds: Some((8.0, ())), fails: None }, 1));
         assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity { holds: None, fails: Some((0.5, ())) });
         // 8, 3, 1.5, 0.75, 0.5.
@@ -141,7 +141,7 @@ mod tests {
             ..EngineConfig::new(&deployment, 100, 100)
         };
         let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
-        let found = highest_holding(
+        let found = highest_sustained(
             0.1,
             1_000.0,
             precision,
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_fault_of_a_probe_ends_the_search() {
         let mut probes = 0;
-        let found: Result<Capacity<()>, &str> = highest_holding(
+        let found: Result<Capacity<()>, &str> = highest_sustained(
             1.0,
             2.0,
             0.1,

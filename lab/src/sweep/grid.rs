@@ -73,7 +73,7 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// The keys that tell it from the other configurations of its grid, with their values.
+    /// The keys that distinguish it from the other configurations of its grid, with their values.
     pub fn varied(&self) -> String {
         let mut varied = self.server.varied.clone();
         append(&mut varied, &self.load.varied);
@@ -157,7 +157,7 @@ impl Grid {
         self.servers.iter().flat_map(|server| self.loads.iter().map(move |load| Configuration { server, load }))
     }
 
-    /// All keys of a configuration with their values, those of the limits included. They tell it from any other, in any grid.
+    /// All keys of a configuration with their values, those of the limits included. They identify it in any grid.
     pub(super) fn settings(&self, of: Configuration<'_>) -> String {
         let limits = self.slo.as_ref().map(|slo| format!("; {}", slo.settings())).unwrap_or_default();
         format!("{}; {}{limits}", of.server.all, of.load.all)

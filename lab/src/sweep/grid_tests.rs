@@ -57,7 +57,7 @@ fn one_value_of_each_is_one_configuration() {
 }
 
 #[test]
-fn every_problem_is_told_once() {
+fn every_problem_is_reported_once() {
     let text = "speed = 3\nslo = true\n[server]\nmodel = [\"llama-2-7b\", \"qwen3-8b\"]\nhardware = []\nmax_num_seqs = [8, 0]\nmax_num_sequences = 4\nblock_size = nan\nkv_cache_dtype = [\"fp8\", \"fp8_e4m3\"]\n[load]\nseed = -1\n[hardware]\nname = \"h100\"\n";
     let found = problems(text);
     for said in [

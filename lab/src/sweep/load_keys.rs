@@ -49,7 +49,7 @@ impl Loads {
         let file = given.first().copied().filter(|key| FILE_KEYS.contains(key));
         let mut keys: Vec<(String, Value)> =
             section.entries().map(|(key, value)| (key.clone(), value.clone())).collect();
-        // Defaults are part of a load's settings, so that a grid may later list other values beside them.
+        // Defaults are part of a load's settings, so that a grid may later list other values as well.
         if !has("seed") && file != Some("requests") {
             keys.push(("seed".to_owned(), 0.into()));
         }

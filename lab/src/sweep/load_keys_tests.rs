@@ -72,7 +72,7 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
 }
 
 #[test]
-fn closed_loops_have_ten_requests_for_each_in_flight_unless_told() {
+fn closed_loops_have_ten_requests_for_each_in_flight_by_default() {
     let found = loads(&format!("concurrency = [4, 16]\n{LENGTHS}")).points;
     let of = |load: &LoadPoint| (load.generated.concurrency, load.generated.count());
     assert_eq!(of(&found[0]), (Some(4), 40));
@@ -146,7 +146,7 @@ fn sessions_are_made_of_turns_and_share_a_prefix() {
 }
 
 #[test]
-fn keys_that_do_not_go_together_are_told() {
+fn keys_that_do_not_go_together_are_reported() {
     let (_folder, path) = file();
     for (text, said) in [
         (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give one of request_rate, concurrency"),

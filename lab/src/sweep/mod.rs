@@ -1,4 +1,4 @@
-//! A grid of servers and loads, replayed configuration by configuration: the metrics of each, and the highest rate that holds limits
+//! A grid of servers and loads, replayed configuration by configuration: the metrics of each, and the highest rate within limits
 //! on latency. It prints nothing.
 //!
 //! ```
@@ -42,6 +42,6 @@ pub use grid::{Configuration, Grid, GridLimits, MAX_CONFIGURATIONS};
 pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;
-pub use summary::{Listed, Reason, SweepList, SweepSummary};
+pub use summary::{ListedConfiguration, Reason, SweepList, SweepSummary};
 pub use sweeping::Sweep;
 pub use tiers::{TierSize, TierSizes};

@@ -11,7 +11,7 @@ use ridgepoint::{
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
 use ridgepoint_replay::{EngineConfig, Metrics, Observer, SpreadSampler, replay};
 
-use super::capacity::highest_holding;
+use super::capacity::highest_sustained;
 use super::grid::{Configuration, Grid};
 use super::load::Source;
 use super::row::{CANNOT_RUN, Row};
@@ -191,7 +191,7 @@ impl Point<'_> {
         Ok(row)
     }
 
-    /// The row of the highest rate that holds the limits; of the lowest rate if that breaks one.
+    /// The row of the highest rate that meets the limits; of the lowest rate if that breaks one.
     fn capacity(&self, slo: &Slo, replayed: impl Fn(f64) -> Result<Row, String>) -> Result<Row, String> {
         let mut replays = 0;
         let probe = |rate_per_s| {
@@ -202,7 +202,7 @@ impl Point<'_> {
         // The rate of sessions is that of their first turns.
         let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s? / row.turns.unwrap_or(1) as f64);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
-        let found = highest_holding(lowest, highest, slo.precision, guess, probe)?;
+        let found = highest_sustained(lowest, highest, slo.precision, guess, probe)?;
         let (status, reason) = match (&found.holds, &found.fails) {
             (None, _) => ("lowest_rate_fails", Some(format!("a limit breaks at lowest_rate_per_s = {lowest}"))),
             (_, None) => (

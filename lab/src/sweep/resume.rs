@@ -10,7 +10,7 @@ use ridgepoint::unstable::error::cut;
 use ridgepoint::{Error, Result};
 
 use super::row::Row;
-use super::row_file::{RowFile, WAY_OUT};
+use super::row_file::{REMEDY, RowFile};
 use super::sweeping::Sweep;
 
 /// Most files of a folder of data that are looked at.
@@ -30,7 +30,7 @@ impl Sweep {
         let mut inputs = self.inputs().filter(|_| !rows.is_empty());
         let newer = inputs.find_map(|input| newer(input, written).transpose()).transpose()?;
         if let Some(input) = newer {
-            let message = format!("holds rows that are older than {}: {WAY_OUT}", input.display());
+            let message = format!("holds rows that are older than {}: {REMEDY}", input.display());
             return Err(Error::parse(file.path.as_path(), message));
         }
         let identity = |row: &Row| (row.settings.clone(), choices(row));
@@ -40,11 +40,11 @@ impl Sweep {
                 let (at, settings, choices) = (row.configuration, cut(&row.settings), choices(&row));
                 let own = described.first().map(self::choices).unwrap_or_default();
                 let message = match choices == own {
-                    true => format!(
-                        "row {at} ({settings}) is not of this sweep, whose grid has no such settings: {WAY_OUT}"
-                    ),
+                    true => {
+                        format!("row {at} ({settings}) is not of this sweep, whose grid has no such settings: {REMEDY}")
+                    }
                     false => {
-                        format!("row {at} ({settings}; {choices}) is not of this sweep, which is of {own}: {WAY_OUT}")
+                        format!("row {at} ({settings}; {choices}) is not of this sweep, which is of {own}: {REMEDY}")
                     }
                 };
                 return Err(Error::parse(file.path.as_path(), message));
@@ -52,7 +52,7 @@ impl Sweep {
             if let Some((column, value)) = row.impossible() {
                 let at = row.configuration;
                 let message =
-                    format!("row {at}: column '{column}': found {value}, expected a finite number from 0: {WAY_OUT}");
+                    format!("row {at}: column '{column}': found {value}, expected a finite number from 0: {REMEDY}");
                 return Err(Error::parse(file.path.as_path(), message));
             }
             known[configuration as usize] = Some(Row { configuration, ..row });

@@ -180,8 +180,8 @@ pub struct Row {
     pub kv_disk_wait_mean_ms: Option<f64>,
     /// Warnings, joined by `; `.
     pub warnings: Option<String>,
-    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint_replay::Replay::overload). `None` for a rate that holds
-    /// limits over a load that is too short to tell.
+    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint_replay::Replay::overload). `None` for a rate that meets
+    /// limits over a load that is too short to judge.
     pub keeps_up: Option<bool>,
     /// All keys of the configuration in its grid, with their values.
     pub settings: String,

@@ -75,7 +75,7 @@ impl RowFile {
     /// A file that cannot be read, or that holds anything else.
     pub(super) fn read(&self) -> Result<Vec<Row>> {
         let fault =
-            |error: &dyn Display| Error::parse(&*self.path, format!("is no table of a sweep: {error}; {WAY_OUT}"));
+            |error: &dyn Display| Error::parse(&*self.path, format!("is no table of a sweep: {error}; {REMEDY}"));
         let file = Input::open(FileKind::SweepTable, &self.path)?.stream();
         match self.format {
             RowFileFormat::Csv => {
@@ -92,7 +92,7 @@ impl RowFile {
 }
 
 /// What to do about a file whose rows cannot be kept.
-pub(super) const WAY_OUT: &str = "start anew (fresh), or write to another file";
+pub(super) const REMEDY: &str = "start anew (fresh), or write to another file";
 
 #[cfg(test)]
 mod tests {

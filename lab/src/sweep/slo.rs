@@ -1,4 +1,4 @@
-//! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
+//! Limits on what clients see, and the range of rates in which the highest that meets them is searched.
 #![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use ridgepoint::input::{Keys, NumberRange};
@@ -27,7 +27,7 @@ const CONFIDENCES: [(f64, f64); 5] = [(0.5, 0.0), (0.8, 0.841_62), (0.9, 1.281_5
 
 const PRECISION: f64 = 0.02;
 const LOWEST_RATE_PER_S: f64 = 0.01;
-/// At this rate all requests are there at once, as far as a server can tell.
+/// At this rate all requests arrive at once, for a server.
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_by_figure_and_statistic() {
+    fn limits_are_identified_by_figure_and_statistic() {
         let (slo, problems) =
             read("ttft_p99_ms = 39\nttft_mean_ms = 30\ntpot_p50_ms = 14.5\ne2e_p90_ms = 228\nitl_p99_ms = 1");
         assert_eq!(problems, [""; 0]);
         // The 99th percentile of 20 and 40 is 20 + 0.99 × 20, the 90th of 120 and 240 is 228; nothing is known of gaps.
         let sure = Spread::default();
         assert_eq!(slo.broken(&two(), &sure).unwrap(), "ttft_p99_ms 39.800 > 39, tpot_p50_ms 15.000 > 14.5");
-        assert!(slo.remark().is_some_and(|remark| remark.starts_with("TTFT p99")));
+        assert!(slo.remark().is_some_and(|remark| remark.contains("predicted TTFT p99")));
         assert_eq!((slo.precision, slo.lowest_rate_per_s, slo.highest_rate_per_s), (0.02, 0.01, 10_000.0));
     }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_told() {
+    fn what_can_not_be_is_reported() {
         let (_, problems) = read("ttft_p95_ms = 5\nprecision = 0\nlowest_rate_per_s = 3\nhighest_rate_per_s = 2");
         assert_eq!(problems.len(), 4, "{problems:?}");
         assert!(problems[0].starts_with("[slo] has no limit: give some"), "{problems:?}");

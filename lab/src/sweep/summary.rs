@@ -96,19 +96,19 @@ pub struct SweepList {
     /// Number of configurations.
     pub number: usize,
     /// The configurations, in order.
-    pub configurations: Vec<Listed>,
+    pub configurations: Vec<ListedConfiguration>,
 }
 
 /// A configuration in a list.
 #[derive(Debug, Serialize)]
-pub struct Listed {
+pub struct ListedConfiguration {
     /// Index in the grid, from 0.
     pub configuration: usize,
     /// Model, as the grid names it.
     pub model: String,
     /// GPU, as the grid names it.
     pub hardware: String,
-    /// The keys that tell it from the others, with their values.
+    /// The keys that distinguish it from the others, with their values.
     pub varied: String,
     /// Whether an earlier run has its row.
     pub is_known: bool,
@@ -117,7 +117,7 @@ pub struct Listed {
 impl SweepList {
     /// Lists the configurations of a sweep; `known` are the rows of an earlier run.
     pub fn new(sweep: &Sweep, known: &[Option<Row>]) -> Self {
-        let listed = sweep.grid().configurations().enumerate().map(|(index, of)| Listed {
+        let listed = sweep.grid().configurations().enumerate().map(|(index, of)| ListedConfiguration {
             configuration: index,
             model: of.server.value.model.clone(),
             hardware: of.server.value.hardware.clone(),

@@ -46,7 +46,7 @@ impl Sweep {
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
-            // An error lists no more problems: none beyond is looked up, and the last one says so.
+            // Stop at the display limit; the last entry says that the rest was not checked.
             if problems.len() + 1 >= MAX_PROBLEMS {
                 problems.push("no other model or GPU of the grid was looked up".to_owned());
                 break;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::elastic_net::{Line, Penalty, Row, fit};
+use crate::elastic_net::{Line, Observation, Penalty, fit};
 use crate::stats::{ErrorSummary, mean};
 
 /// Fewest rows that a line is fitted to.
@@ -12,7 +12,7 @@ const LEAST_ROWS: usize = 20;
 
 /// A row of a table, as far as its columns are known.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Known {
+pub(super) struct TrainingRow {
     pub(super) x: Vec<Option<f64>>,
     pub(super) y: f64,
 }
@@ -30,7 +30,7 @@ pub struct LineFit {
     pub intercept: f64,
     /// Coefficients in units of their columns.
     pub coefficients: BTreeMap<&'static str, f64>,
-    /// Columns that say nothing beside the others.
+    /// Columns that add nothing to the others.
     pub dropped: Vec<&'static str>,
     /// Columns that the rows do not know, or that never change.
     pub not_used: Vec<&'static str>,
@@ -99,16 +99,16 @@ impl LineFit {
 pub(super) fn lines(
     target: &'static str,
     columns: &[&'static str],
-    (training, judged): (&[Known], &[Known]),
+    (training, judged): (&[TrainingRow], &[TrainingRow]),
     non_negative: bool,
 ) -> Vec<LineFit> {
     let known = |at: usize| training.iter().filter(|row| row.x.get(at).is_some_and(Option::is_some)).count();
     let used: Vec<usize> = (0..columns.len()).filter(|at| 2 * known(*at) >= training.len()).collect();
-    let row = |of: &Known| {
+    let row = |of: &TrainingRow| {
         let x = used.iter().map(|at| of.x.get(*at).copied().flatten()).collect::<Option<Vec<f64>>>()?;
-        Some(Row { x, y: of.y })
+        Some(Observation { x, y: of.y })
     };
-    let rows: Vec<Row> = training.iter().filter_map(row).collect();
+    let rows: Vec<Observation> = training.iter().filter_map(row).collect();
     if rows.len() < LEAST_ROWS {
         return Vec::new();
     }
@@ -147,16 +147,16 @@ mod tests {
     const COLUMNS: [&str; 4] = ["queue_depth", "kv_ratio", "prompt_tokens", "cached_tokens"];
 
     /// `wait = 4 + 12 · queue depth + 0.02 · prompt tokens` ms, give or take 3 ms; the share of KV blocks is of another row, and no
-    /// row tells cached tokens.
-    fn rows(seed: u64) -> Vec<Known> {
+    /// row reports cached tokens.
+    fn rows(seed: u64) -> Vec<TrainingRow> {
         let mut random = Pcg64::seed_from_u64(seed);
         let row = |_| {
             let (waiting, prompt) = (random.random_range(0..40u32), random.random_range(50..3000u32));
             let y = 4.0 + 12.0 * f64::from(waiting) + 0.02 * f64::from(prompt) + random.random_range(-3.0..3.0f64);
             let permuted = f64::from(waiting) / 40.0;
-            Known { x: vec![Some(f64::from(waiting)), Some(permuted), Some(f64::from(prompt)), None], y }
+            TrainingRow { x: vec![Some(f64::from(waiting)), Some(permuted), Some(f64::from(prompt)), None], y }
         };
-        let mut rows: Vec<Known> = (0..1500).map(row).collect();
+        let mut rows: Vec<TrainingRow> = (0..1500).map(row).collect();
         for last in (1..rows.len()).rev() {
             let other = random.random_range(0..=last);
             (rows[last].x[1], rows[other].x[1]) = (rows[other].x[1], rows[last].x[1]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_a_used_column_are_left_out_and_few_rows_tell_nothing() {
+    fn rows_without_a_used_column_are_left_out_and_few_rows_give_no_line() {
         let mut rows = rows(1);
         rows[..10].iter_mut().for_each(|row| row.x[0] = None);
         rows[900..920].iter_mut().for_each(|row| row.x[2] = None);

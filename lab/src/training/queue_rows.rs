@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::lines::{Known, LineFit, lines};
+use super::lines::{LineFit, TrainingRow, lines};
 use crate::evaluate::steps::case::StepCase;
 use crate::ingest::{RequestRow, RequestTrace, StepRecord};
 use ridgepoint::units::ns_to_ms;
@@ -61,18 +61,18 @@ impl QueueRow {
         })
     }
 
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn columns_and_target(&self) -> TrainingRow {
         let [prompt, cached] = [self.prompt_tokens, self.cached_tokens].map(|tokens| tokens.map(|count| count as f64));
         let [waiting, running] = [self.queue_depth, self.running_depth].map(|depth| depth.map(f64::from));
         let times = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
         let x =
             [waiting, running, self.kv_ratio, prompt, cached, times(waiting, self.kv_ratio), times(prompt, running)];
-        Known { x: x.to_vec(), y: self.alpha_latency_ms }
+        TrainingRow { x: x.to_vec(), y: self.alpha_latency_ms }
     }
 
     /// What a line predicts of it, ms.
     pub fn predicted_ms(&self, line: &LineFit) -> Option<f64> {
-        line.predict(&self.known().x)
+        line.predict(&self.columns_and_target().x)
     }
 }
 
@@ -89,6 +89,6 @@ pub fn queue_rows(case: &StepCase, requests: &[RequestTrace]) -> (Vec<QueueRow>,
 
 /// Ridge and lasso of waits in the queue, in the order of time, judged on other rows.
 pub fn queue_wait_lines(training: &[&QueueRow], judged: &[&QueueRow]) -> Vec<LineFit> {
-    let known = |rows: &[&QueueRow]| rows.iter().map(|row| row.known()).collect::<Vec<Known>>();
-    lines("queue wait, ms", &QUEUE_COLUMNS, (&known(training), &known(judged)), false)
+    let all = |rows: &[&QueueRow]| rows.iter().map(|row| row.columns_and_target()).collect::<Vec<TrainingRow>>();
+    lines("queue wait, ms", &QUEUE_COLUMNS, (&all(training), &all(judged)), false)
 }

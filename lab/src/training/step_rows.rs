@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::lines::{Known, LineFit, lines};
+use super::lines::{LineFit, TrainingRow, lines};
 use crate::evaluate::steps::case::StepCase;
 use crate::fit::Alignment;
 use crate::ingest::Interval;
@@ -59,13 +59,13 @@ impl StepRow {
         case.rows.iter().enumerate().filter_map(row).collect()
     }
 
-    fn known(&self) -> Known {
-        Known { x: self.columns.iter().copied().map(Some).collect(), y: self.step_duration_us }
+    fn columns_and_target(&self) -> TrainingRow {
+        TrainingRow { x: self.columns.iter().copied().map(Some).collect(), y: self.step_duration_us }
     }
 }
 
 /// Ridge and lasso of steps, in the order of time, judged on other rows. No price is negative: more work never takes less time.
 pub(super) fn step_lines(training: &[&StepRow], judged: &[&StepRow]) -> Vec<LineFit> {
-    let known = |rows: &[&StepRow]| rows.iter().map(|row| row.known()).collect::<Vec<Known>>();
-    lines("step, µs", &BlackBox::COLUMNS, (&known(training), &known(judged)), true)
+    let all = |rows: &[&StepRow]| rows.iter().map(|row| row.columns_and_target()).collect::<Vec<TrainingRow>>();
+    lines("step, µs", &BlackBox::COLUMNS, (&all(training), &all(judged)), true)
 }

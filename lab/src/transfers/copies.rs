@@ -10,7 +10,7 @@ use crate::huber;
 use crate::solver::{LeastSquares, NumericFit, Options, Parameter, minimise, slopes};
 use crate::stats::non_negative_least_squares;
 
-/// Fewest intervals that tell a latency and a bandwidth.
+/// Fewest intervals that determine a latency and a bandwidth.
 const FEWEST: usize = 5;
 /// Scatter of one copy's time before the sums are seen, as a share.
 const FIRST_SCATTER: f64 = 0.3;
@@ -30,7 +30,7 @@ pub struct CopySums {
     pub seconds: f64,
 }
 
-/// Latency, µs, and bytes per second of a direction; `None` where the sums do not tell them apart.
+/// Latency, µs, and bytes per second of a direction; `None` where the sums do not determine both.
 ///
 /// # Formula
 /// `time = count · latency + bytes / bandwidth` for each interval. A residual is the error as a share of the time, in units of
@@ -79,7 +79,7 @@ pub fn fit_copies(sums: &[CopySums]) -> Result<Option<(Estimate, Estimate)>> {
         scatter *= widened.sqrt();
     }
     let reach = variances.map(|variance| student_90(dof) * variance.sqrt());
-    // A slope that may be 0 tells no bandwidth.
+    // A slope that may be 0 determines no bandwidth.
     if values[1] <= reach[1] {
         return Ok(None);
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_tell_no_rates_give_none() {
+    fn sums_that_determine_no_rates_give_none() {
         assert_eq!(fit_copies(&sums(1, 4)).unwrap(), None);
         // All intervals have the same bytes per copy: the two are one number.
         let equal = [CopySums { count: 3, bytes: 3000, seconds: 0.5 }; 12];

@@ -12,16 +12,16 @@ use crate::huber::HUBER_DELTA;
 use crate::solver::{LeastSquares, NumericFit, Options, Parameter, cost, minimise};
 use crate::stats::{mean, non_negative_least_squares};
 
-/// Fewest transfers of a direction that tell its rates.
+/// Fewest transfers of a direction that determine its rates.
 pub const FEWEST: usize = 8;
-/// Fewest transfers that tell the contention by running beside others.
+/// Fewest transfers that determine the contention, each of which overlaps others.
 const FEWEST_SHARED: f64 = 8.0;
 /// Most transfers that are fitted; a fit passes over all of them some hundred times.
 pub const MOST: usize = 10_000;
 /// Slowest that contention can make a direction.
 const LEAST_CONTENTION: f64 = 0.02;
 /// Scatter of a transfer's time before the data, and the standard deviation of its logarithm, both assumed. Few ends lie so close to
-/// a step's that they tell it.
+/// a step's end that they determine it.
 const SCATTER: (f64, f64) = (0.05, 0.7);
 /// Least and greatest scatter.
 const SCATTER_BOUNDS: (f64, f64) = (1e-3, 2.0);
@@ -44,7 +44,7 @@ const DIFFERENCE: f64 = 1e-7;
 const RISE: f64 = 1.2 * 0.5 * SDS_OF_90_PCT * SDS_OF_90_PCT;
 /// Farthest end of an interval, in standard deviations of the prior.
 const FARTHEST: f64 = 0.5;
-/// A bandwidth whose interval spans more than this factor is not told, as where all transfers end within a step.
+/// A bandwidth whose interval spans more than this factor is not determined, as where all transfers end within a step.
 const MOST_SPREAD: f64 = 10.0;
 /// Steps of the search for an end.
 const FEW: u32 = 10;
@@ -81,7 +81,7 @@ pub struct DirectionFit {
 /// The fitted rates of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkFit {
-    /// By direction, in the order of [`Direction::BOTH`](super::Direction::BOTH); `None` for one whose transfers do not tell its rates.
+    /// By direction, in the order of [`Direction::BOTH`](super::Direction::BOTH); `None` for one whose transfers do not determine its rates.
     pub directions: [Option<DirectionFit>; 2],
     /// Share of its speed at which each direction runs while both do; `None` where both hardly ever do.
     pub contention: Option<Estimate>,
@@ -93,7 +93,7 @@ pub struct LinkFit {
 ///
 /// # Formula
 /// Minimises the sum of `−ln P` of every noticed end by the crate's solver. Intervals are those of the profile likelihood: few ends lie close to a
-/// step's end and tell much, so that the likelihood is no parabola, and a latency may well be 0.
+/// step's end and carry much information, so that the likelihood is no parabola, and a latency may well be 0.
 ///
 /// # Errors
 /// Those of the solver.
@@ -125,7 +125,7 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
         bounds: (SCATTER_BOUNDS.0.ln(), SCATTER_BOUNDS.1.ln()),
     });
     let residuals = |values: &[f64]| -> Result<Vec<f64>> {
-        Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect())
+        Ok(queues.surprisals(&rates(values)).0.into_iter().map(residual).collect())
     };
     let problem = NumericFit { residuals: &residuals, parameters: parameters.clone(), difference: DIFFERENCE };
     let mut best: Option<(f64, Vec<f64>)> = None;
@@ -178,10 +178,10 @@ fn rates(values: &[f64]) -> LinkRates {
     }
 }
 
-/// The residual whose Huber loss is the surprise, so that the solver minimises the likelihood itself.
-fn residual(surprise: f64) -> f64 {
+/// The residual whose Huber loss is the surprisal, so that the solver minimises the likelihood itself.
+fn residual(surprisal: f64) -> f64 {
     let knee = 0.5 * HUBER_DELTA * HUBER_DELTA;
-    if surprise <= knee { (2.0 * surprise.max(0.0)).sqrt() } else { (surprise + knee) / HUBER_DELTA }
+    if surprisal <= knee { (2.0 * surprisal.max(0.0)).sqrt() } else { (surprisal + knee) / HUBER_DELTA }
 }
 
 /// Latency and block time of a queue, from the midpoints of what is known of each end; `None` where its transfers are too few or all of
@@ -211,9 +211,9 @@ fn guess(queue: &[PairedTransfer]) -> Option<(f64, f64)> {
     (time_us > 0.0).then(|| (latency_us.min(0.5 * time_us), block_us.max(least_us)))
 }
 
-/// The number of transfers whose time would be spent beside the other direction.
+/// The number of transfers whose time would overlap the other direction.
 fn shared_transfers(queues: &Queues, rates: &LinkRates) -> f64 {
-    let (_, both_us) = queues.surprises(rates);
+    let (_, both_us) = queues.surprisals(rates);
     let all = || queues.queues.iter().enumerate().flat_map(|(of, queue)| queue.iter().map(move |next| (of, next)));
     let work_us: f64 = all().map(|(of, next)| rates.latency_us[of] + rates.block_us[of] * next.blocks as f64).sum();
     let count = all().count() as f64;

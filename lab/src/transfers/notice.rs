@@ -1,9 +1,9 @@
-//! The ends of steps, at which the ends of transfers are noticed, as far as the events of a capture tell them.
+//! The ends of steps, at which the ends of transfers are noticed, as far as the events of a capture report them.
 #![expect(clippy::indexing_slicing, reason = "windows of two, and positions that a search found")]
 
 use crate::stats::{mean, median};
 
-/// Fewest steps next to each other that tell how much their lengths vary.
+/// Fewest consecutive steps that determine how much their lengths vary.
 const FEWEST_STEPS: usize = 8;
 /// Variation of the length of steps where it is not known, and the largest one, as a share.
 const VARIATION: f64 = 0.4;

@@ -17,6 +17,6 @@ pub struct PairedTransfer {
     pub noticed_us: f64,
     /// Its blocks.
     pub blocks: u64,
-    /// Whether its time tells the rates; a failed one only holds its queue.
+    /// Whether its time counts for the rates; a failed one only occupies its queue.
     pub is_fitted: bool,
 }

@@ -60,17 +60,17 @@ impl Queues {
         Queues { queues: Direction::BOTH.map(of) }
     }
 
-    /// Returns the surprise of every end, `−ln P(noticed when it was)`, queue after queue, and for how long both directions ran, µs.
-    /// The surprise of a transfer that is not fitted is 0.
+    /// Returns the surprisal of every end, `−ln P(noticed when it was)`, queue after queue, and for how long both directions ran, µs.
+    /// The surprisal of a transfer that is not fitted is 0.
     ///
     /// # Formula
     /// A transfer starts when it was submitted and the one before it has ended, and takes `latency + blocks · block time`; while the other
     /// direction runs, at `contention` times its speed. Its end is normal around that, with `scatter` times its duration, so the
     /// probability of an end between two steps is `Φ((noticed − end) / sd) − Φ((unfinished − end) / sd)`. The next transfer starts
     /// from the end that is expected *given* that it was noticed when it was, so no error adds up along a queue.
-    pub(super) fn surprises(&self, rates: &LinkRates) -> (Vec<f64>, f64) {
+    pub(super) fn surprisals(&self, rates: &LinkRates) -> (Vec<f64>, f64) {
         let first = [0, self.queues[0].len()];
-        let mut surprises = vec![0.0; first[1] + self.queues[1].len()];
+        let mut surprisals = vec![0.0; first[1] + self.queues[1].len()];
         let mut at = [0_usize; 2];
         let mut states = [0, 1].map(|of| self.next(of, 0, f64::NEG_INFINITY, 0.0));
         let (mut now_us, mut both_us) = (f64::NEG_INFINITY, 0.0);
@@ -87,7 +87,7 @@ impl Queues {
             let of = usize::from(times[1] < times[0]);
             let then_us = times[of].max(now_us);
             if !then_us.is_finite() {
-                return (surprises, both_us);
+                return (surprisals, both_us);
             }
             if is_shared {
                 both_us += then_us - now_us;
@@ -107,8 +107,8 @@ impl Queues {
                     let end_us = now_us + left_us / speed;
                     let spread_us = rates.scatter * (end_us - start_us);
                     let sd_us = (variance + spread_us * spread_us + STAMP_US * STAMP_US).sqrt();
-                    let (surprise, until_us, variance) = observe(&transfer, end_us, sd_us);
-                    surprises[first[of] + at[of]] = surprise;
+                    let (surprisal, until_us, variance) = observe(&transfer, end_us, sd_us);
+                    surprisals[first[of] + at[of]] = surprisal;
                     State::Holding { until_us, variance }
                 }
                 State::Holding { until_us, variance } => {
@@ -142,7 +142,7 @@ impl Queues {
     }
 }
 
-/// What the noticed end of a transfer says where it was expected at `end_us`: the surprise, and mean and variance of the end then, µs.
+/// What the noticed end of a transfer says where it was expected at `end_us`: the surprisal, and mean and variance of the end then, µs.
 ///
 /// # Formula
 /// Where the end of the step before is known to a standard deviation `δ`, the probability that the transfer ended after it is
@@ -151,7 +151,7 @@ fn observe(transfer: &PairedTransfer, end_us: f64, sd_us: f64) -> (f64, f64, f64
     let before_sd_us = sd_us.hypot(transfer.unfinished_sd_us);
     let from = (transfer.unfinished_us - end_us) / before_sd_us;
     let to = (transfer.noticed_us - end_us) / sd_us;
-    let surprise = -probability(from, to).ln();
+    let surprisal = -probability(from, to).ln();
     let (mean, variance) = if transfer.unfinished_sd_us > 0.0 {
         let share = sd_us / before_sd_us;
         let (after, after_variance) = truncated(from, f64::INFINITY);
@@ -163,7 +163,7 @@ fn observe(transfer: &PairedTransfer, end_us: f64, sd_us: f64) -> (f64, f64, f64
         truncated(from, to)
     };
     let until_us = (end_us + mean * sd_us).clamp(transfer.begun_us, transfer.noticed_us);
-    (surprise, until_us, variance * sd_us * sd_us)
+    (surprisal, until_us, variance * sd_us * sd_us)
 }
 
 /// The probability of a standard normal value between two, with a share of strays that are Cauchy's. It is above 0.

@@ -19,7 +19,7 @@ use ridgepoint_lab::stats::ErrorSummary;
 
 /// Times go through a csv file in full precision.
 const REL_SAME_FORMULA: f64 = 1e-9;
-/// Efficiencies stand in tables with three digits.
+/// Tables have efficiencies with three digits.
 const REL_TABLE_ROUNDING: f64 = 0.006;
 
 const ATTENTION: &str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size";

@@ -284,7 +284,7 @@ fn attribution_takes_the_corrected_prediction_apart() {
 }
 
 #[test]
-fn the_delays_of_the_host_are_told_apart() {
+fn the_delays_of_the_host_are_distinguished() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
     let host = HostTimes {

@@ -217,7 +217,7 @@ fn a_detailed_vllm_benchmark_has_responses_from_first_to_last_token() {
 }
 
 #[test]
-fn an_unknown_file_is_told_what_is_known() {
+fn an_unknown_file_is_refused_with_the_known_formats() {
     for (text, part) in
         [("{\"data\": []}", "begins with the keys data"), ("", "is empty"), ("a,b\n1,2\n", "begins with 'a,b'")]
     {

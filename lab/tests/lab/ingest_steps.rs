@@ -150,7 +150,7 @@ fn unsorted_and_repeated_steps_are_sorted_and_counted() {
 }
 
 #[test]
-fn microseconds_in_a_column_of_nanoseconds_are_told() {
+fn microseconds_in_a_column_of_nanoseconds_are_reported() {
     let rows = (0..50).fold(format!("{HEADER}\n"), |text, id| {
         text + &format!("{},{},0,8,0,8,chat,llama-2-70b,general,4\n", 1000 + id, 18_500 * id)
     });

@@ -117,7 +117,7 @@ fn the_kit_of_today_writes_the_folder_that_is_tested() {
     }
     let dir = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench_data/measure/synthetic.py");
-    // Compiled files beside the script would end up in the binary, which embeds bench_data.
+    // Compiled files next to the script would end up in the binary, which embeds bench_data.
     let mut command = Command::new("python3");
     let run = command.arg("-B").arg(script).arg("--out").arg(dir.path()).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));

@@ -19,7 +19,7 @@ const MIXED: Planted = Planted {
 
 const NAMES: [&str; 5] = ["latency 0", "block time 0", "latency 1", "block time 1", "contention"];
 
-/// The transfers that a file of these events tells.
+/// The transfers that a file of these events reports.
 fn read(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kv_events.jsonl");
@@ -64,7 +64,7 @@ fn planted_rates_lie_within_their_intervals() {
 }
 
 #[test]
-fn transfers_that_end_within_a_step_tell_no_rates() {
+fn transfers_that_end_within_a_step_determine_no_rates() {
     let short = Planted { latency_us: [40.0, 60.0], block_us: [2.0, 3.0], steps: 400, ..MIXED };
     assert_eq!(fitted(&short, 1).directions, [None, None]);
     assert_eq!(fit_link(&[]).unwrap().directions, [None, None]);

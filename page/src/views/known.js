@@ -1,4 +1,4 @@
-// The view of what is known: where times come from by model and GPU, and public runs beside their predictions.
+// The view of what is known: where times come from by model and GPU, and public runs with their predictions.
 
 import { Frame } from "../charts/frame.js";
 import { measuredChart } from "../charts/series.js";
@@ -8,7 +8,7 @@ import { SortableTable } from "../table.js";
 
 export const STATUSES = {
   own: { sign: "●", label: "own tables", about: "kernels of this GPU were measured" },
-  stand_in: { sign: "◐", label: "stand-in", about: "measured kernels of another version, format or shape stand in" },
+  stand_in: { sign: "◐", label: "fallback", about: "measured kernels of another version, format or shape are used" },
   borrowed: { sign: "○", label: "borrowed", about: "efficiencies of another GPU against this one's peaks" },
   datasheet: { sign: "·", label: "datasheet", about: "the roofline and a launch overhead alone" },
   refused: { sign: "×", label: "refused", about: "the deployment cannot run" },

@@ -26,7 +26,7 @@ const BOUND_WORDS = {
 };
 
 function groupName(group) {
-  return group === null ? "beside operators" : (GROUPS[group] ?? group.replaceAll("_", " "));
+  return group === null ? "overheads" : (GROUPS[group] ?? group.replaceAll("_", " "));
 }
 
 /** The share of the step's time that each kind of bound has, the largest first. */

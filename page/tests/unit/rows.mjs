@@ -3,7 +3,7 @@
 const row = (section, name, schema, more = {}) => ({
   name,
   section,
-  standing: "modelled",
+  support: "modelled",
   help: `About ${name}`,
   schema: { description: `About ${name}.`, ...schema },
   must_be: "a value",
@@ -21,7 +21,7 @@ const bool = { type: "boolean" };
 export const ROWS = [
   row("server", "model", text),
   row("server", "hardware", text),
-  row("server", "speculative_model", any, { standing: "not_modelled" }),
+  row("server", "speculative_model", any, { support: "not_modelled" }),
   row("deployment", "tensor_parallel_size", whole, { default: "1" }),
   row("deployment", "pipeline_parallel_size", whole, { default: "1" }),
   row("deployment", "max_num_seqs", whole, { default: "256" }),

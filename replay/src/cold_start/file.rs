@@ -24,7 +24,7 @@ pub struct FittedRate {
     pub value: f64,
     /// Standard deviation of its logarithm.
     pub sd: f64,
-    /// Whether the logs tell it. If not, it is what was assumed.
+    /// Whether the logs determine it. If not, it was assumed.
     pub identified: bool,
 }
 
@@ -139,7 +139,7 @@ impl FittedRates {
         let logs = if self.logs == 1 { "one log".to_owned() } else { format!("{} logs", self.logs) };
         let (source, origin) = match identified {
             true => (Source::Fitted, format!("{logs} of {} on {}", self.model, self.hardware)),
-            false => (Source::Assumed, format!("{logs} did not tell it")),
+            false => (Source::Assumed, format!("not identified by {logs}")),
         };
         Some(Rate { value, lower: value / factor, upper: value * factor, source, origin })
     }

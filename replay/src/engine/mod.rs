@@ -17,7 +17,7 @@ use ridgepoint::{Error, Request, Result, Step};
 
 use super::batch::Batch;
 use super::block_lives::BlockLives;
-use super::clock::{Clock, Ran, ns};
+use super::clock::{Clock, StepTiming, ns};
 use super::config::EngineConfig;
 use super::front_end::{Pending, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
@@ -95,8 +95,8 @@ pub(super) fn replay_at(
         scheduler,
         is_sampling_own: false,
         own_sampling: Vec::new(),
-        vain_preemptions: 0,
-        vain_reads: 0,
+        preemptions_without_progress: 0,
+        reads_without_progress: 0,
         pending: BinaryHeap::new(),
         records: Vec::new(),
         gaps: Vec::new(),
@@ -145,9 +145,9 @@ struct Engine<'a> {
     /// The sampling parameters of the last step that was scheduled, if so.
     own_sampling: Vec<OwnSampling>,
     /// Preemptions since the last token, with a host's tier.
-    vain_preemptions: u64,
+    preemptions_without_progress: u64,
     /// Reads of the disk since the last token, with a disk tier.
-    vain_reads: u64,
+    reads_without_progress: u64,
 }
 
 impl Engine<'_> {
@@ -220,7 +220,7 @@ impl Engine<'_> {
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else {
-            let problem = "arrival_ns = none the workload announced a request and has none";
+            let problem = "the workload announced a request but returned none";
             return Err(Error::invalid_requests(&[(index, problem.to_owned())]));
         };
         let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);
@@ -306,7 +306,7 @@ impl Engine<'_> {
             let reason = "must be a number of at least 0, as the latency model promises";
             return Err(Error::invalid_argument("step_time_us", step_us, reason));
         }
-        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
+        let StepTiming { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
         if self.observers.want(Events::STEPS) {
             self.observers.report(&Event::Step(StepEvent {
                 index: self.scheduler.counters.steps - 1,

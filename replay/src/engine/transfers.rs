@@ -7,11 +7,11 @@ use super::super::batch::Batch;
 use super::super::observe::{Event, KvEvent};
 use super::Engine;
 
-/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs beside it.
-const MOST_VAIN_PREEMPTIONS: u64 = 100_000;
+/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs with it.
+const MAX_PREEMPTIONS_WITHOUT_PROGRESS: u64 = 100_000;
 
 /// Reads of the disk without a token between them, after which a replay ends. A request reads once, or a few times where the host is full.
-const MOST_VAIN_READS: u64 = 10_000;
+const MAX_READS_WITHOUT_PROGRESS: u64 = 10_000;
 
 /// The error of a host that drops blocks of a prompt to read others of it, for ever. vLLM 0.32.0 does so too.
 fn thrashing() -> Error {
@@ -68,21 +68,21 @@ impl Engine<'_> {
 
     /// Ends the transfers that the engine saw end when it launched this step.
     pub(super) fn end_transfers(&mut self, step: &Batch) -> Result<()> {
-        self.scheduler.learn_of_transfers(step);
+        self.scheduler.finish_transfers(step);
         if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
             offload.submit_writes(self.latency, self.clock.now_ns());
-            self.vain_reads += offload.take_num_reads();
+            self.reads_without_progress += offload.take_num_reads();
         }
         if let Some(events) = self.scheduler.offload.as_mut().and_then(|offload| offload.events.as_mut()) {
             events.drain(..).for_each(|event| self.observers.report(&Event::Kv(&event)));
         }
         if !step.steady.is_empty() || step.requests.iter().any(|request| request.samples) {
-            (self.vain_preemptions, self.vain_reads) = (0, 0);
+            (self.preemptions_without_progress, self.reads_without_progress) = (0, 0);
         }
-        if self.vain_reads > MOST_VAIN_READS {
+        if self.reads_without_progress > MAX_READS_WITHOUT_PROGRESS {
             return Err(thrashing());
         }
-        self.vain_preemptions += step.preempted.len() as u64;
-        if self.vain_preemptions > MOST_VAIN_PREEMPTIONS { Err(stuck()) } else { Ok(()) }
+        self.preemptions_without_progress += step.preempted.len() as u64;
+        if self.preemptions_without_progress > MAX_PREEMPTIONS_WITHOUT_PROGRESS { Err(stuck()) } else { Ok(()) }
     }
 }

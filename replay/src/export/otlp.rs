@@ -20,7 +20,7 @@ const START_UNIX_NS: u64 = 1_735_689_600_000_000_000;
 /// Steps of a line of the file.
 const STEPS_PER_LINE: usize = 200;
 
-/// A step, as far as its summary tells.
+/// A step, as far as its summary reports it.
 #[derive(Debug)]
 struct StepSpan {
     start_ns: u64,
@@ -35,9 +35,9 @@ struct StepSpan {
     blocks_in_use: u32,
 }
 
-/// What the records of a replay do not tell of a request.
+/// Details of a request that the records of a replay do not have.
 #[derive(Debug, Clone, Default)]
-struct Journey {
+struct SpanDetails {
     /// The steps of its first and its last token.
     steps: Option<(usize, usize)>,
     /// Its preemptions and resumptions: whether it resumed, the time, and the step.
@@ -51,7 +51,7 @@ type Moment<'a> = (u64, bool, &'a TransferEvent);
 #[derive(Debug, Default)]
 pub struct OtlpTrace {
     steps: Vec<StepSpan>,
-    journeys: Vec<Journey>,
+    journeys: Vec<SpanDetails>,
     paused: HashSet<u32>,
     /// Copies of KV blocks between GPU, host and disk, some 40 bytes each.
     transfers: Vec<TransferEvent>,
@@ -70,7 +70,7 @@ impl OtlpTrace {
         records: &[RequestRecord],
     ) -> io::Result<()> {
         let mut out = BufWriter::new(out);
-        self.journeys.resize(records.len(), Journey::default());
+        self.journeys.resize(records.len(), SpanDetails::default());
         for (journey, _) in self.journeys.iter().zip(records).filter(|(_, of)| of.outcome == Outcome::Finished) {
             if let Some((_, last)) = journey.steps {
                 self.steps[last].num_finished += 1;
@@ -107,7 +107,7 @@ impl OtlpTrace {
         moments
     }
 
-    fn core_span(&self, at: usize, record: &RequestRecord, journey: &Journey) -> Value {
+    fn core_span(&self, at: usize, record: &RequestRecord, journey: &SpanDetails) -> Value {
         let prompt = ("prefill_total_tokens", json!(record.num_prompt_tokens));
         let step = |step: usize| ("scheduler.step", json!(FIRST_STEP + step));
         let mut events = Vec::new();
@@ -142,8 +142,8 @@ impl OtlpTrace {
         })
     }
 
-    fn journey(&mut self, record: u32) -> &mut Journey {
-        grown(&mut self.journeys, record as usize, Journey::default)
+    fn journey(&mut self, record: u32) -> &mut SpanDetails {
+        grown(&mut self.journeys, record as usize, SpanDetails::default)
     }
 
     fn add(&mut self, event: &StepEvent<'_>) {
@@ -266,7 +266,7 @@ fn server_span(at: usize, record: &RequestRecord) -> Value {
     })
 }
 
-/// The id of a span; `kind` tells those of different kinds apart.
+/// The id of a span; `kind` distinguishes those of different kinds.
 fn id(at: usize, kind: u64) -> String {
     format!("{:016x}", (at as u64) << 2 | kind)
 }

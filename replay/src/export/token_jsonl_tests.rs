@@ -3,7 +3,7 @@ use ridgepoint::latency::FixedLatency;
 use serde_json::Value;
 
 use super::*;
-use crate::workload::KeptContents;
+use crate::workload::RecordedContents;
 use crate::workload::{FixedList, Segment, WorkloadRequest};
 use crate::{EngineConfig, SchedulerOptions, replay};
 
@@ -17,7 +17,7 @@ fn written(requests: Vec<WorkloadRequest>) -> Vec<Value> {
         ..EngineConfig::new(&Deployment::default(), 4096, 1000)
     };
     let mut list = FixedList::new(requests).unwrap();
-    let mut load = KeptContents::of(&mut list, true);
+    let mut load = RecordedContents::of(&mut list, true);
     let mut tokens = TokenSteps::default();
     let replayed = replay(&latency, &config, &mut load, &mut [&mut tokens]).unwrap();
     let meta = TokenMeta { model: "m", gpu: "g", tp: 1, max_num_seqs: 8, block_size: 16, source: "test" };

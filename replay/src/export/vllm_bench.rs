@@ -171,7 +171,7 @@ mod tests {
         for (key, expected) in expected.as_object().unwrap() {
             assert_eq!(value.get(key), Some(expected), "{key}");
         }
-        // 18 keys beside four metrics of six figures; no date, no lists.
+        // 18 keys in addition to four metrics of six figures; no date, no lists.
         assert_eq!(value.as_object().unwrap().len(), 18 + 24);
         assert!(!text.contains("date") && !text.contains("itls"), "{text}");
         assert_eq!(text, written(&run, &three(), None).0);

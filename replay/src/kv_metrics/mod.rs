@@ -31,7 +31,7 @@ pub struct KvMetrics {
     pub blocks: Option<BlockStats>,
     /// Hits of all requests that were scheduled.
     pub hits: Hits,
-    /// Hits of the requests that begin alike, for the groups that asked for the most tokens.
+    /// Hits of the requests that share a prefix, for the groups that looked up the most tokens.
     pub prefix_groups: Vec<PrefixGroup>,
     /// Number of the other groups.
     pub num_other_groups: u64,

@@ -12,7 +12,7 @@ use crate::record::RequestRecord;
 
 /// The balance of prefix caching on the GPU. JSON keys are stable.
 ///
-/// A prompt of `price_prompt_tokens` is timed with and without a cached prefix of `price_cached_tokens`, in chunks beside the mean decodes
+/// A prompt of `price_prompt_tokens` is timed with and without a cached prefix of `price_cached_tokens`, in chunks mixed with the mean decodes
 /// of the load's prefill steps. The difference by cached token is the saved time `s`. A hit token also changes the host's time, by
 /// `v` = (look-up + touch − insertion) / block size. With `C` the host's time of this load, `A` the tokens asked for, and `H` the
 /// tokens hit, the saved time equals the cost at a hit rate of (C − v·H) / (A·(s − v)).
@@ -23,7 +23,7 @@ pub struct PrefixCacheBalance {
     pub price_prompt_tokens: u32,
     /// Its cached prefix: the mean of prompts with hits, or half the prompt if none has hits.
     pub price_cached_tokens: u32,
-    /// Mean number of decodes beside prefill chunks.
+    /// Mean number of decodes in steps with prefill chunks.
     pub mean_decodes_beside: f64,
     /// Prefill time that a hit token saves, µs.
     pub saved_us_per_token: f64,
@@ -47,7 +47,7 @@ impl PrefixCacheBalance {
     pub(super) fn of(of: &WatchedReplay<'_>, host: &HostCost, hits: &Hits) -> Option<Self> {
         let hit_rate = hits.gpu_hit_share()?;
         let (prompt, cached) = priced_prompt(&of.replay.records, hits)?;
-        let decodes = of.watch.decodes_beside_chunks();
+        let decodes = of.watch.decodes_with_chunks();
         let budget = of.engine.max_num_batched_tokens.saturating_sub(u32::try_from(decodes.len()).unwrap_or(0));
         let time_us =
             |from| prefill_time_us(of.latency, &decodes, from..prompt, of.engine.scheduler.chunk(budget).max(1));

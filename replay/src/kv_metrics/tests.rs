@@ -74,7 +74,7 @@ fn lives_of_three_blocks_are_those_worked_out_by_hand() {
 }
 
 #[test]
-fn hits_are_told_by_request_and_prefix() {
+fn hits_are_identified_by_request_and_prefix() {
     let of = metrics(&four(), &three_blocks(), 100.0);
     let expected = Hits {
         requests: 4,
@@ -147,7 +147,7 @@ fn without_hits_half_the_mean_prompt_prices_a_token() {
 }
 
 #[test]
-fn tokens_from_the_host_are_told_from_those_of_the_gpu() {
+fn tokens_from_the_host_are_distinguished_from_those_of_the_gpu() {
     let tier = KvOffload { num_cpu_blocks: 8, block_bytes: 1, offload_prompt_only: false, contention: 1.0, disk: None };
     let engine = EngineConfig { kv_offload: Some(tier), ..three_blocks() };
     // The second prompt takes all blocks, so that the third finds its 8 tokens on the host alone.

@@ -16,15 +16,15 @@ pub struct KvWatch {
 }
 
 impl KvWatch {
-    /// The mean batch of decodes beside prefill chunks: their mean number, each with their mean KV length.
-    pub(super) fn decodes_beside_chunks(&self) -> Vec<Request> {
+    /// The mean batch of decodes in steps with prefill chunks: their mean number, each with their mean KV length.
+    pub(super) fn decodes_with_chunks(&self) -> Vec<Request> {
         let mean = |sum: u64, of: u64| sum.saturating_add(of / 2).checked_div(of).unwrap_or(0);
         let num_decodes = usize::try_from(mean(self.decodes, self.prefill_steps)).unwrap_or(0);
         let num_tokens = u32::try_from(mean(self.decode_tokens, self.decodes)).unwrap_or(u32::MAX - 1);
         vec![Request::decode(num_tokens.max(1)); num_decodes]
     }
 
-    /// Mean number of decodes beside prefill chunks.
+    /// Mean number of decodes in steps with prefill chunks.
     pub(super) fn mean_decodes(&self) -> f64 {
         real(self.decodes) / real(self.prefill_steps.max(1))
     }

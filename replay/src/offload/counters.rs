@@ -15,7 +15,7 @@ pub struct OffloadCounters {
     pub asked_tokens: u64,
     /// Tokens of these that were loaded from the host, vLLM's `external_prefix_cache_hits`.
     pub hit_tokens: u64,
-    /// Tokens that the host was asked for by requests that go on after a preemption.
+    /// Tokens looked up on the host by requests that resume after a preemption.
     pub preempted_asked_tokens: u64,
     /// Tokens of these that were loaded from the host.
     pub preempted_hit_tokens: u64,

@@ -16,7 +16,7 @@ use ridgepoint::latency::{LatencyModel, TransferDirection, non_negative};
 use super::super::clock::ns_f64;
 use super::super::observe::TransferEvent;
 
-/// A copy of one request's blocks. Its event tells everything but its end while it is under way.
+/// A copy of one request's blocks. Until it ends, its event has everything but its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Copy {
     pub(super) event: TransferEvent,
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// What is known of copies does not depend on the times at which they were asked for.
+    /// What is known of copies does not depend on the times at which they were submitted.
     #[test]
     fn steps_of_the_clock_change_nothing() {
         for contention in [1.0, 0.7] {
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Each runs at half its speed while both do: the load takes 60 ns from 10 on. By then the store has done 10 alone and 30 beside
+    /// Each runs at half its speed while both do: the load takes 60 ns from 10 on. By then the store has done 10 alone and 30 with
     /// it, so that 60 are left.
     #[test]
     fn directions_slow_each_other_down() {

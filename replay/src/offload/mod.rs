@@ -2,7 +2,7 @@
 //!
 //! Mirrors both halves of vLLM 0.19.0's `OffloadingConnector`
 //! (`vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py`, `worker.py`). Stores are prepared when a step is scheduled and
-//! submitted with the next one. Copies run beside the steps, and the engine sees their ends when it launches an iteration. A request
+//! submitted with the next one. Copies run concurrently with the steps, and the engine sees their ends when it launches an iteration. A request
 //! that has ended keeps its blocks until its stores have ended, and only then can the host's copies be loaded.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
 

@@ -7,7 +7,7 @@
 use super::super::slot::Slot;
 use super::Offload;
 
-/// The requests, and what tells whether one of them may fit.
+/// The requests, and the figures that decide whether one of them may fit.
 #[derive(Debug)]
 pub(super) struct Refused {
     slots: Vec<u32>,

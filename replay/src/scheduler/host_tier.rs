@@ -100,7 +100,7 @@ impl Scheduler<'_> {
     }
 
     /// Learns which transfers had ended when a step was launched.
-    pub(crate) fn learn_of_transfers(&mut self, step: &Batch) {
+    pub(crate) fn finish_transfers(&mut self, step: &Batch) {
         let Some(offload) = &mut self.offload else { return };
         for slot in &step.stored {
             offload.finish_stores(*slot);

@@ -81,8 +81,8 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let is_told_of_ends = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
-        self.running.is_empty() && self.waiting.queue.is_empty() && is_told_of_ends
+        let has_finished_transfers = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
+        self.running.is_empty() && self.waiting.queue.is_empty() && has_finished_transfers
     }
 
     /// Adds a request to the waiting queue.

@@ -2,7 +2,7 @@
 //! that have no influence or are not modelled.
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
-use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub static NOT_MODELLED: &[Argument] = &[
     Argument::not_modelled("max_lora_rank", LORA),
     Argument::not_modelled(
         "nnodes",
-        "is not asked for: GPUs beyond those of a link are reached over the network of the hardware file",
+        "is not needed: GPUs beyond those of a link are reached over the network of the hardware file",
     )
     .off(&["1"]),
     Argument::not_modelled("num_speculative_tokens", SPECULATION),
@@ -109,8 +109,8 @@ fn precision(value: &Value) -> Option<Value> {
 }
 
 /// All arguments of a server, of vLLM.
-pub fn server_arguments() -> Rows {
+pub fn server_arguments() -> ArgumentRows {
     let lists =
         [SERVER_ARGUMENTS, NOT_MODELLED, WITHOUT_INFLUENCE, DEPLOYMENT_ARGUMENTS, SCHEDULER_ARGUMENTS, CACHE_ARGUMENTS];
-    Rows::new(&lists, Engines::VLLM)
+    ArgumentRows::new(&lists, Engines::VLLM)
 }

@@ -25,7 +25,7 @@ pub struct KvDiskTier {
 }
 
 impl KvDiskTier {
-    /// Reads `secondary_tiers`; `None` for an empty list, or for one at fault, which is told.
+    /// Reads `secondary_tiers`; `None` for an empty list, or for one at fault, which is reported.
     pub(super) fn read(keys: &Keys<'_>, value: &Value) -> Option<Self> {
         let fault = |problem: String| {
             keys.problem(KEY, problem);

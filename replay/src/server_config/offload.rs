@@ -60,7 +60,7 @@ impl KvOffloading {
                 ("kv_role", Value::String(role)) if role == "kv_both" => {}
                 ("kv_connector_extra_config", Value::Object(extra)) => {
                     if extra.contains_key("num_cpu_blocks") && extra.contains_key("cpu_bytes_to_use") {
-                        keys.problem(KEY, "has num_cpu_blocks beside cpu_bytes_to_use: keep one");
+                        keys.problem(KEY, "has both num_cpu_blocks and cpu_bytes_to_use: keep one");
                     }
                     for (key, value) in extra {
                         tier.read_extra(keys, key, value);

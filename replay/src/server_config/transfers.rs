@@ -1,4 +1,4 @@
-//! Measured times of KV transfers beside a server's arguments, and the latency model of an engine with them.
+//! Measured times of KV transfers, given with a server's arguments, and the latency model of an engine with them.
 
 use std::path::{Path, PathBuf};
 

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told() {
+    fn every_problem_is_reported() {
         let mut odd = WorkloadRequest::new(3, 10, 0);
         odd.stage = 1000;
         odd.content = Some(Arc::from([Segment { id: 1, num_tokens: 9 }, Segment { id: 2, num_tokens: 2 }]));

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_figure_is_told() {
+    fn every_wrong_figure_is_reported() {
         let impossible = RequestShape::new(0, 10_000_001);
         let gamma = ArrivalPattern::Gamma { burstiness: f64::NAN };
         let error = OpenLoop::new(gamma, -1.0, 0, impossible, 0).unwrap_err().to_string();

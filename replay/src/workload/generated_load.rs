@@ -1,7 +1,7 @@
 //! A load without a file: what a user says of it, and the workload that it makes.
 
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Argument, Engines, Kind, Rows, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
 use ridgepoint::input::NumberRange;
 use ridgepoint::{Error, Result};
 use serde_json::Value;
@@ -89,8 +89,8 @@ static SOURCE_ARGUMENTS: &[Argument] = &[
 ];
 
 /// All arguments of a load.
-pub fn load_arguments() -> Rows {
-    Rows::new(&[SOURCE_ARGUMENTS, LOAD_ARGUMENTS], Engines::ALL)
+pub fn load_arguments() -> ArgumentRows {
+    ArgumentRows::new(&[SOURCE_ARGUMENTS, LOAD_ARGUMENTS], Engines::ALL)
 }
 
 /// Reads lengths: a number of tokens, or an object.

@@ -1,5 +1,9 @@
 //! Lengths of requests, fixed or drawn.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped beside; at most MAX_REQUESTS")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped in the same expression; at most MAX_REQUESTS"
+)]
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;

@@ -1,4 +1,4 @@
-//! One request of a workload. The contents of its tokens matter only as far as other prompts begin alike.
+//! One request of a workload. The contents of its tokens matter only for prefixes that it shares with other prompts.
 
 use std::sync::Arc;
 

@@ -36,9 +36,9 @@ pub enum Format {
 }
 
 /// A format with its name, and whether a file that begins so may be of it.
-type Known = (Format, &'static str, fn(&Head) -> bool);
+type FormatRow = (Format, &'static str, fn(&Head) -> bool);
 
-const FORMATS: [Known; 6] = [
+const FORMATS: [FormatRow; 6] = [
     (Format::Csv, "csv", |head| !head.is_json() && is_list(head)),
     (Format::Jsonl, "jsonl", |head| head.is_json() && is_list(head)),
     (Format::Mooncake, "mooncake", |head| head.is_json() && (head.has("timestamp") || head.has("hash_ids"))),

@@ -65,7 +65,7 @@ pub(super) fn read(mut reader: RowReader<'_>) -> Result<SessionRows> {
             }
         }
     }
-    let mut dropping = Dropping::default();
+    let mut dropping = DroppingTurns::default();
     let sessions = drafts.into_iter().map(|of| dropping.with_contents(of.session, of.prefix, of.name)).collect();
     Ok(SessionRows { sessions, notes: dropping.note().into_iter().collect() })
 }
@@ -115,7 +115,7 @@ fn think_ns(row: &Row<'_>) -> Result<u64> {
 /// sub-requests that do not grow so.
 pub(super) fn llmservingsim(input: Input<'_>) -> Result<SessionRows> {
     let mut reader = RowReader::jsonl(input, Columns::exactly("session_id,arrival_time_ns,sub_requests"));
-    let (mut sessions, mut dropping) = (Vec::<Session>::new(), Dropping::default());
+    let (mut sessions, mut dropping) = (Vec::<Session>::new(), DroppingTurns::default());
     while let Some(row) = reader.next_row()? {
         let start_ns = time_ns(&row, "arrival_time_ns", 1)?;
         if sessions.last().is_some_and(|last| start_ns < last.start_ns()) {
@@ -155,12 +155,12 @@ fn sub_requests(row: &Row<'_>, start_ns: u64) -> Result<Vec<Turn>> {
 
 /// Counts the turns that do not begin with all of the turn before.
 #[derive(Default)]
-struct Dropping {
+struct DroppingTurns {
     dropping: usize,
     later: usize,
 }
 
-impl Dropping {
+impl DroppingTurns {
     /// Gives the turns of a session the contents that follow from their lengths.
     fn with_contents(&mut self, mut session: Session, prefix: Option<Segment>, name: u64) -> Session {
         let length = |turn: &Turn| (turn.request.num_prompt_tokens, turn.request.num_output_tokens);
@@ -176,7 +176,7 @@ impl Dropping {
 
     /// A note if the prompts of sub-requests may be meant as new tokens alone.
     fn shrinking(&self) -> Option<String> {
-        let Dropping { dropping, later } = self;
+        let DroppingTurns { dropping, later } = self;
         (*dropping > 0).then(|| {
             format!(
                 "input_toks is taken as the whole prompt, but {dropping} of {later} later sub-requests have fewer than the sub-request before \
@@ -186,7 +186,7 @@ impl Dropping {
     }
 
     fn note(&self) -> Option<String> {
-        let Dropping { dropping, later } = self;
+        let DroppingTurns { dropping, later } = self;
         (*dropping > 0).then(|| {
             format!(
                 "{dropping} of {later} later turns have a prompt that is shorter than the turn before with its output: such a prompt begins \

@@ -55,7 +55,7 @@ impl ReplicaShare {
         if self.replicas == 1 { Ok(list) } else { list.every_nth(self.replicas as usize) }
     }
 
-    /// [`ReplicaShare::note`] beside figures of the replica alone.
+    /// [`ReplicaShare::note`] with figures of the replica alone.
     pub fn note_on_figures(self, total_per_s: Option<f64>, concurrency: Option<u32>) -> Option<String> {
         self.note(total_per_s, concurrency)
             .map(|note| format!("{note}; throughput and counts are those of this replica"))

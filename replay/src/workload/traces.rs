@@ -1,8 +1,8 @@
-//! Published traces in jsonl that say which prompts begin alike.
+//! Published traces in jsonl that say which prompts share a prefix.
 //!
 //! # Source
 //! Qin et al., "Mooncake: trading more storage for less computation", FAST 2025, and Cho et al., "LLMServingSim", IISWC 2024, with the
-//! files published beside them.
+//! files published with them.
 #![expect(clippy::cast_possible_truncation, reason = "a list of a line has fewer than 2^32 blocks")]
 
 use ridgepoint::Result;

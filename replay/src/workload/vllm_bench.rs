@@ -14,8 +14,8 @@ use crate::vllm_bench::{SentRequest, read_sent};
 ///
 /// # Source
 /// `vllm/benchmarks/serve.py` of vLLM 0.14.0 and 0.15.1.
-const UNTOLD_SAMPLING: &str = "the result does not tell the requests' sampling parameters: they are taken to be the server's. `vllm bench serve` \
-     up to 0.14 sends temperature 0 unless told otherwise; override_generation_config {\"temperature\": 0} predicts that";
+const UNKNOWN_SAMPLING_NOTE: &str = "the result omits the requests' sampling parameters: they are assumed to be the server's. `vllm bench serve` \
+     up to 0.14 sends temperature 0 by default; override_generation_config {\"temperature\": 0} predicts that";
 
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(input: Input<'_>) -> Result<Rows> {
@@ -47,7 +47,7 @@ pub(super) fn read(input: Input<'_>) -> Result<Rows> {
     if failed > 0 {
         rows.notes.push(format!("{failed} of {num_requests} requests failed in the benchmark and are left out"));
     }
-    rows.notes.push(UNTOLD_SAMPLING.to_owned());
+    rows.notes.push(UNKNOWN_SAMPLING_NOTE.to_owned());
     Ok(rows)
 }
 
@@ -69,7 +69,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(rows.requests, [WorkloadRequest::new(0, 20, 2), WorkloadRequest::new(250_000_000, 10, 1)]);
-        assert_eq!(rows.notes, ["1 of 3 requests failed in the benchmark and are left out", UNTOLD_SAMPLING]);
+        assert_eq!(rows.notes, ["1 of 3 requests failed in the benchmark and are left out", UNKNOWN_SAMPLING_NOTE]);
     }
 
     #[test]

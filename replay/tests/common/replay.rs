@@ -3,7 +3,7 @@
 use ridgepoint::Request;
 use ridgepoint_replay::{Event, Events, KvEvent, Observer, StepEvent};
 
-/// A step as the replay told of it.
+/// A step as the replay reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenStep {
     pub index: u64,
@@ -18,7 +18,7 @@ pub struct SeenStep {
     pub num_preempted: u32,
 }
 
-/// Everything that an observer is told.
+/// Everything that an observer gets.
 #[derive(Debug, Default)]
 pub struct Recorder {
     pub steps: Vec<SeenStep>,

@@ -7,7 +7,7 @@ use ridgepoint_replay::cold_start::{
 
 const KINDS: [Storage; 3] = [Storage::Network, Storage::Nvme, Storage::PageCache];
 
-struct Asked {
+struct StartUpCase {
     model: &'static str,
     gpu: &'static str,
     storage: Storage,
@@ -16,9 +16,9 @@ struct Asked {
     deployment: Deployment,
 }
 
-impl Default for Asked {
+impl Default for StartUpCase {
     fn default() -> Self {
-        Asked {
+        StartUpCase {
             model: "llama-3.1-8b",
             gpu: "h100",
             storage: Storage::Nvme,
@@ -29,7 +29,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl StartUpCase {
     fn start_up(&self) -> StartUp {
         let model = Model::find(self.model).unwrap();
         let hardware = Hardware::find(self.gpu).unwrap();
@@ -65,7 +65,7 @@ fn close(a: f64, b: f64) {
 
 #[test]
 fn a_checkpoint_is_read_at_the_rate_of_its_disk() {
-    let start_up = Asked { storage: Storage::Given(7e9), ..Asked::default() }.start_up();
+    let start_up = StartUpCase { storage: Storage::Given(7e9), ..StartUpCase::default() }.start_up();
     let storage = &start_up.terms[0];
     // 8,030,261,248 weights of 2 bytes at 7 GB/s: 2.2944 s, without an interval.
     close(storage.time.estimate_s, 16_060_522_496.0 / 7e9);
@@ -75,7 +75,7 @@ fn a_checkpoint_is_read_at_the_rate_of_its_disk() {
 
 #[test]
 fn six_terms_come_in_the_order_of_a_start_and_add_up() {
-    let start_up = Asked::default().start_up();
+    let start_up = StartUpCase::default().start_up();
     let names: Vec<&str> = start_up.terms.iter().map(|term| term.term.name()).collect();
     assert_eq!(names, ["storage", "host_to_device", "runtime_warm_up", "kv_and_buffers", "first_prefill", "queueing"]);
     let sum =
@@ -94,13 +94,16 @@ fn six_terms_come_in_the_order_of_a_start_and_add_up() {
 
 #[test]
 fn graphs_are_captured_sizes_times_layers() {
-    let start_up = Asked::default().start_up();
+    let start_up = StartUpCase::default().start_up();
     let (piecewise, full) = (start_up.part("piecewise_graphs").unwrap(), start_up.part("full_graphs").unwrap());
     // max_num_seqs 256: 51 sizes up to 512, of which 35 are at most 256; 32 layers at 2.5 ms.
     assert_eq!((piecewise.graphs, full.graphs), (Some(51), Some(35)));
     close(piecewise.time.estimate_s, 51.0 * 32.0 * 2.5e-3);
     close(full.time.estimate_s, 35.0 * 32.0 * 2.5e-3);
-    let eager = Asked { deployment: Deployment { enforce_eager: true, ..Deployment::default() }, ..Asked::default() };
+    let eager = StartUpCase {
+        deployment: Deployment { enforce_eager: true, ..Deployment::default() },
+        ..StartUpCase::default()
+    };
     let eager = eager.start_up();
     for name in ["piecewise_graphs", "full_graphs", "dynamo", "inductor", "kernel_warm_up"] {
         assert!(eager.part(name).is_none(), "{name}");
@@ -111,7 +114,7 @@ fn graphs_are_captured_sizes_times_layers() {
 
 #[test]
 fn the_kv_cache_is_filled_at_the_memorys_bandwidth() {
-    let start_up = Asked::default().start_up();
+    let start_up = StartUpCase::default().start_up();
     let fill = start_up.part("kv_cache").unwrap();
     let model = Model::find("llama-3.1-8b").unwrap();
     let hardware = Hardware::find("h100").unwrap();
@@ -122,7 +125,7 @@ fn the_kv_cache_is_filled_at_the_memorys_bandwidth() {
 #[test]
 fn a_long_first_prompt_is_prefilled_in_chunks() {
     let prefill = |prompt_tokens| {
-        let start_up = Asked { prompt_tokens, ..Asked::default() }.start_up();
+        let start_up = StartUpCase { prompt_tokens, ..StartUpCase::default() }.start_up();
         let part = start_up.part("prefill").unwrap();
         (part.time.estimate_s, part.origin.clone())
     };
@@ -138,7 +141,8 @@ fn faster_storage_and_a_warm_cache_are_never_slower() {
     for (model, tp) in [("llama-3.1-8b", 1), ("llama-3.1-70b", 4), ("mixtral-8x7b", 2)] {
         let deployment = Deployment::tensor_parallel(tp);
         let at = |storage, compile_cache| {
-            let asked = Asked { model, storage, compile_cache, deployment: deployment.clone(), ..Asked::default() };
+            let asked =
+                StartUpCase { model, storage, compile_cache, deployment: deployment.clone(), ..StartUpCase::default() };
             asked.start_up().ready
         };
         for pair in KINDS.windows(2) {
@@ -158,14 +162,14 @@ fn more_captured_sizes_are_never_faster() {
     let mut last = 0.0;
     for max_num_seqs in [1, 2, 8, 32, 64, 128, 256, 512] {
         let deployment = Deployment { max_num_seqs, ..Deployment::default() };
-        let start_up = Asked { deployment, ..Asked::default() }.start_up();
+        let start_up = StartUpCase { deployment, ..StartUpCase::default() }.start_up();
         let warm_up = term(&start_up, TermName::RuntimeWarmUp).estimate_s;
         assert!(warm_up >= last, "{max_num_seqs} requests: {warm_up} after {last}");
         last = warm_up;
     }
     let of_mode = |mode| {
         let deployment = Deployment { cudagraph_mode: Some(mode), ..Deployment::default() };
-        term(&Asked { deployment, ..Asked::default() }.start_up(), TermName::RuntimeWarmUp).estimate_s
+        term(&StartUpCase { deployment, ..StartUpCase::default() }.start_up(), TermName::RuntimeWarmUp).estimate_s
     };
     assert!(of_mode(CudagraphMode::None) < of_mode(CudagraphMode::FullDecodeOnly));
     assert!(of_mode(CudagraphMode::FullDecodeOnly) < of_mode(CudagraphMode::FullAndPiecewise));
@@ -175,7 +179,7 @@ fn more_captured_sizes_are_never_faster() {
 fn ranks_share_the_bytes_of_the_bus_and_not_those_of_storage() {
     let bytes = |tp, name| {
         let deployment = Deployment::tensor_parallel(tp);
-        let asked = Asked { model: "llama-3.1-70b", gpu: "h200", deployment, ..Asked::default() };
+        let asked = StartUpCase { model: "llama-3.1-70b", gpu: "h200", deployment, ..StartUpCase::default() };
         asked.start_up().part(name).unwrap().bytes.unwrap()
     };
     close(bytes(2, "read_weights"), bytes(8, "read_weights"));

@@ -53,13 +53,13 @@ fn tier() -> impl Strategy<Value = KvOffload> {
     )
 }
 
-/// What the events told so far say of blocks and copies.
+/// What the events so far say of blocks and copies.
 #[derive(Default)]
 struct Ledger {
-    /// The copies that have ended, also those that are told later.
+    /// The copies that have ended, also those that are reported later.
     copies: HashMap<u64, TransferEvent>,
-    /// The copies whose ends were told.
-    told: HashSet<u64>,
+    /// The copies whose ends were reported.
+    reported: HashSet<u64>,
     submitted: HashMap<u64, SubmittedEvent>,
     /// Blocks of the host that can be loaded, and those that made room for others.
     held: BTreeSet<u64>,
@@ -80,7 +80,7 @@ impl Ledger {
         Ledger { copies: ended.collect(), ..Ledger::default() }
     }
 
-    /// Whether a copy had ended when another one could begin. One that has not ended by the end of a replay tells no times.
+    /// Whether a copy had ended when another one could begin. One that has not ended by the end of a replay has no times.
     fn is_before(&self, first: u64, then: u64) -> bool {
         let Some(then) = self.copies.get(&then) else { return true };
         self.copies.get(&first).is_some_and(|first| first.end_ns <= then.ready_ns)
@@ -134,13 +134,14 @@ impl Ledger {
                 for block in blocks {
                     prop_assert!(self.held.remove(block) && self.gone.insert(*block), "{block} goes without a store");
                     let readers = self.read_by.get(block);
-                    let are_done = readers.is_none_or(|readers| readers.iter().all(|copy| self.told.contains(copy)));
+                    let are_done =
+                        readers.is_none_or(|readers| readers.iter().all(|copy| self.reported.contains(copy)));
                     prop_assert!(are_done, "{block} goes while it is read: {readers:?}");
                 }
             }
             KvEvent::Submitted(copy) => self.submit(copy, tier)?,
             KvEvent::Transfer(copy) => {
-                prop_assert!(self.told.insert(copy.index), "{copy:?} ends twice");
+                prop_assert!(self.reported.insert(copy.index), "{copy:?} ends twice");
             }
         }
         prop_assert!(self.held.len() <= tier.num_cpu_blocks as usize, "{} blocks are held", self.held.len());

@@ -34,7 +34,7 @@ fn server(dir: &Path) -> Server {
     }
 }
 
-/// The traces name model, ranks and blocks in every row; the other arguments are those of the servers beside them.
+/// The traces name model, ranks and blocks in every row; the other arguments are those of the servers' files.
 fn traced(path: &Path) -> Server {
     let text = std::fs::read_to_string(path).expect("a trace");
     let mut lines = text.lines();

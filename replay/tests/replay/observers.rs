@@ -13,19 +13,19 @@ use crate::common::Recorder;
 use crate::loads::Listed;
 use crate::scenarios::support::{all_delays, engine_of, sharing};
 
-/// Writes down what it is told.
-struct Heard {
+/// Records what it gets.
+struct Recorded {
     wants: Events,
     heard: Vec<String>,
 }
 
-impl Heard {
+impl Recorded {
     fn new(wants: Events) -> Self {
-        Heard { wants, heard: Vec::new() }
+        Recorded { wants, heard: Vec::new() }
     }
 }
 
-impl Observer for Heard {
+impl Observer for Recorded {
     fn wants(&self) -> Events {
         self.wants
     }
@@ -52,7 +52,7 @@ type IsOne = fn(&str) -> bool;
 #[test]
 fn observers_have_the_events_that_they_want() {
     let all = Events::STEPS | Events::TOKENS | Events::KV | Events::BLOCKS;
-    let mut everything = Heard::new(all);
+    let mut everything = Recorded::new(all);
     replay(&all_delays(), &engine(), &mut Listed::new(requests()), &mut [&mut everything]).unwrap();
     let kinds: [(Events, IsOne); 6] = [
         (Events::NONE, |_| false),
@@ -68,7 +68,7 @@ fn observers_have_the_events_that_they_want() {
     assert!(told[1] > 20 && told[4] > 10, "{told:?}");
     for is_alone in [true, false] {
         for (wants, is_one) in kinds {
-            let (mut some, mut other) = (Heard::new(wants), Heard::new(all));
+            let (mut some, mut other) = (Recorded::new(wants), Recorded::new(all));
             let observers: &mut [&mut dyn Observer] =
                 if is_alone { &mut [&mut some] } else { &mut [&mut some, &mut other] };
             replay(&all_delays(), &engine(), &mut Listed::new(requests()), observers).unwrap();

@@ -12,9 +12,9 @@ use ridgepoint_replay::workload::{
 use ridgepoint_replay::{EngineConfig, HeldRequests, Outcome, Replay, SchedulerOptions, replay};
 
 /// Keeps what is sent.
-struct Kept<'a>(&'a mut dyn Workload, Vec<WorkloadRequest>);
+struct Recording<'a>(&'a mut dyn Workload, Vec<WorkloadRequest>);
 
-impl Workload for Kept<'_> {
+impl Workload for Recording<'_> {
     fn next_arrival_ns(&self) -> Option<u64> {
         self.0.next_arrival_ns()
     }
@@ -44,7 +44,7 @@ fn engine(max_model_len: u32) -> EngineConfig {
 }
 
 fn replayed(load: &mut dyn Workload, engine: &EngineConfig) -> (Replay, Vec<WorkloadRequest>) {
-    let mut kept = Kept(load, Vec::new());
+    let mut kept = Recording(load, Vec::new());
     let replay = replay(&steps(), engine, &mut kept, &mut []).unwrap();
     (replay, kept.1)
 }

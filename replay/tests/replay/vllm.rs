@@ -41,7 +41,7 @@ struct Case {
     durations_us: Option<[Vec<f64>; 2]>,
     /// Of a running server, the request of each copy.
     copies_of: Option<Vec<u32>>,
-    /// Of a running server, requests that came after so many copies and events were told, at the time at which the last one was.
+    /// Of a running server, requests that came after so many copies and events were reported, at the time at which the last one was.
     #[serde(default)]
     behind: HashMap<usize, usize>,
     /// Of a running server, what it counted.
@@ -145,7 +145,7 @@ impl Sent {
     }
 }
 
-/// Requests with given times, some of which also wait until so many copies and events were told.
+/// Requests with given times, some of which also wait until so many copies and events were reported.
 struct Behind<'a> {
     listed: Listed,
     num_sent: usize,
@@ -165,10 +165,10 @@ impl Workload for Behind<'_> {
     fn finished(&mut self, _: u64, _: u32, _: u32) {}
 }
 
-/// Counts the ends of copies and the events of blocks that are told.
-struct Told<'a>(&'a Cell<usize>);
+/// Counts the ends of copies and the events of blocks that are reported.
+struct EndCounter<'a>(&'a Cell<usize>);
 
-impl Observer for Told<'_> {
+impl Observer for EndCounter<'_> {
     fn wants(&self) -> Events {
         Events::KV
     }
@@ -221,7 +221,7 @@ fn difference(case: &Case) -> Option<String> {
         disk: None,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = replay(&latency, &config, &mut workload, &mut [&mut seen, &mut Told(&told)]);
+    let replayed = replay(&latency, &config, &mut workload, &mut [&mut seen, &mut EndCounter(&told)]);
     let steps: Vec<Scheduled> = seen.steps.iter().map(Scheduled::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {

@@ -1,8 +1,8 @@
 //! The schemas of request bodies. Arguments are described by their rows, which readers follow too; the batch of a step and the sections of
 //! a grid by schema-only types, which are never constructed.
-#![allow(dead_code, reason = "these types are described and never made")]
+#![allow(dead_code, reason = "schema-only types are never constructed")]
 
-use ridgepoint::arguments::{Rows, Standing};
+use ridgepoint::arguments::{ArgumentRows, ArgumentSupport};
 use ridgepoint_lab::prediction::prediction_arguments;
 use ridgepoint_replay::server_config::server_arguments;
 use schemars::generate::SchemaGenerator;
@@ -48,7 +48,7 @@ pub struct Grid {
     slo: Option<Map<String, Value>>,
 }
 
-/// Measured runs with predictions beside.
+/// Measured runs with their predictions.
 #[derive(JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
@@ -126,8 +126,8 @@ pub fn server_body(own: Map<String, Value>, example: Value) -> Schema {
 }
 
 /// The schemas of the modelled arguments among some rows, under all their names. A value may be null, which counts as absent.
-pub fn schemas(rows: &Rows) -> Map<String, Value> {
-    let modelled = rows.iter().filter(|row| row.standing == Standing::Modelled);
+pub fn schemas(rows: &ArgumentRows) -> Map<String, Value> {
+    let modelled = rows.iter().filter(|row| row.support == ArgumentSupport::Modelled);
     let named = modelled.flat_map(|row| std::iter::once(&row.name).chain(row.aliases).map(move |name| (*name, row)));
     named.map(|(name, row)| (name.to_owned(), or_null(row.schema()))).collect()
 }

@@ -81,7 +81,7 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let text = "What can be said of servers, predictions and loads";
     let arguments = reading::<ArgumentReport>(types, "arguments", text, None);
     let support = reading::<Support>(types, "support", "What is known of each model on each GPU", None);
-    let text = "Measured runs of public servers with predictions beside";
+    let text = "Measured runs of public servers with their predictions";
     let measured = reading::<Measured>(types, "measured", text, None);
 
     let own = bodies::properties::<bodies::Step>(types);

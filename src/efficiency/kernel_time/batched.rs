@@ -13,7 +13,7 @@ use crate::physics::projection::GemmShape;
 
 impl Choice<'_> {
     /// Products of `copies` heads in one call. Engines keep their matrices in 16 bits. Where no GPU has a table of batched products, one
-    /// product with the outputs of all heads stands in.
+    /// product with the outputs of all heads is the fallback.
     pub(super) fn batched(&mut self, n: u64, k: u64, copies: u64, weights: WeightFormat) -> Result<FamilyCurve> {
         let wanted = BatchedGemmKey { format: MatmulFormat::Bfloat16, n, k };
         let found = if_any(self.tables.nearest(&BATCHED_GEMM, |key| batched_distance(key, &wanted), 1, &[]))?;
@@ -23,7 +23,7 @@ impl Choice<'_> {
         self.note_fallback(&found);
         let key = found.key;
         if key != wanted {
-            self.note(format_args!("batched products of {k} × {n} were not measured, {} × {} stand in", key.k, key.n));
+            self.note(format_args!("batched products of {k} × {n} were not measured; fallback: {} × {}", key.k, key.n));
         }
         let shape = BatchedGemmModel::shape(&wanted, &[copies as f64, 1.0]);
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..shape };
@@ -95,6 +95,6 @@ series,copies,efficiency
         assert_eq!(note, "");
         // No table holds products of 512 inputs and 128 outputs.
         let (_, note) = timed(&v_up, &tables);
-        assert!(note.contains("batched products of 512 × 128 were not measured, 128 × 512 stand in"), "{note}");
+        assert!(note.contains("batched products of 512 × 128 were not measured; fallback: 128 × 512"), "{note}");
     }
 }

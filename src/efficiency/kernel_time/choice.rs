@@ -4,16 +4,16 @@
 use super::super::chip::Chip;
 use super::super::curve::{
     DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance, expert_layer_distance,
-    nearest_split, stand_in_weight, state_distance,
+    fallback_weight, nearest_split, state_distance,
 };
 use super::super::family::{DECODE, GEMM, KernelFamily, MOE, OUTPUT_BYTES, PREFILL, STATE};
 use super::super::gemm_model::GemmModel;
 use super::super::keys::{AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::state_model::StateModel;
-use super::super::tables::{Found, Tables, if_any};
+use super::super::tables::{SeriesMatch, Tables, if_any};
 use super::FamilyCurve;
-use super::crossing::Crossing;
+use super::crossing::LinkCrossing;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -22,10 +22,10 @@ use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
 /// Distance of kernels of another number format. It is more than that of any layer of the same format.
-const STAND_IN_FORMAT: f64 = 1000.0;
+const OTHER_FORMAT_DISTANCE: f64 = 1000.0;
 
 /// Distance of experts that were timed under another routing. It is more than that of any layer under the assumed one.
-const STAND_IN_ROUTING: f64 = 500.0;
+const OTHER_ROUTING_DISTANCE: f64 = 500.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
@@ -43,7 +43,7 @@ pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
 }
 
 /// The format in which the kernels of an operator multiply. On Blackwell SGLang and TensorRT-LLM quantise the inputs of mxfp4 experts to
-/// mxfp8 (SGLang's `flashinfer_mxfp4` with its default precision, TensorRT-LLM's `W4A8_MXFP4_MXFP8`); vLLM keeps 16 bits unless it is told.
+/// mxfp8 (SGLang's `flashinfer_mxfp4` with its default precision, TensorRT-LLM's `W4A8_MXFP4_MXFP8`); vLLM keeps 16 bits by default.
 pub(super) fn multiplied_dtype(operator: &Operator, tables: &Tables) -> DType {
     let is_quantised = tables.architecture() == Architecture::Blackwell && !tables.engine().is_vllm();
     match operator.kernel {
@@ -62,7 +62,7 @@ pub(super) struct Choice<'a> {
     /// The link between the GPUs.
     pub(super) link: Option<Interconnect>,
     /// Cost of leaving the GPUs that a link joins.
-    pub(super) crossing: Option<Crossing>,
+    pub(super) crossing: Option<LinkCrossing>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,
 }
@@ -101,13 +101,13 @@ impl Choice<'_> {
         }
     }
 
-    pub(super) fn note_fallback<K>(&mut self, found: &Found<K>) {
+    pub(super) fn note_fallback<K>(&mut self, found: &SeriesMatch<K>) {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
         let wanted = self.tables.engine();
         if let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) {
-            self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
+            self.note(format_args!("kernels of {engine} are the fallback for {wanted}"));
         }
     }
 
@@ -120,19 +120,19 @@ impl Choice<'_> {
             _ => MatmulFormat::from(weights).tabulated() == Some(format),
         };
         if !is_own {
-            self.note(format_args!("no {weights} kernels were measured, {format} ones stand in"));
+            self.note(format_args!("no {weights} kernels were measured; fallback: {format}"));
         }
         is_own
     }
 
     pub(super) fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<FamilyCurve> {
-        let (format, stand_in) = match (weights, self.dtype) {
+        let (format, fallback) = match (weights, self.dtype) {
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => (MatmulFormat::Fp8Block, None),
             (WeightFormat::Nvfp4, DType::Fp4) => (MatmulFormat::Nvfp4, Some(MatmulFormat::Fp8)),
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
             _ => (MatmulFormat::Bfloat16, None),
         };
-        let distance = |key: &MatmulFormat| format_distance(*key, format, stand_in);
+        let distance = |key: &MatmulFormat| format_distance(*key, format, fallback);
         let found = self.tables.nearest(&GEMM, distance, 1, &[n, k])?.remove(0);
         let format = found.key;
         self.note_fallback(&found);
@@ -145,7 +145,7 @@ impl Choice<'_> {
         &mut self,
         family: &'static KernelFamily,
         heads: &AttentionHeads,
-    ) -> Result<(Found<AttentionKey>, Provenance)> {
+    ) -> Result<(SeriesMatch<AttentionKey>, Provenance)> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
@@ -158,22 +158,22 @@ impl Choice<'_> {
         found.engine = found.engine.and_then(|_| Engine::parse(&found.key.engine, None));
         self.note_fallback(&found);
         let key = &found.key;
-        let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
+        let comparable = AttentionKey { engine: key.engine.clone(), ..wanted };
         let described = |key: &AttentionKey| {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        let kind = match alike.head_size {
+        let kind = match comparable.head_size {
             HeadSize::Indexer => Some("indexers were"),
             HeadSize::Latent => Some("latent attention was"),
             HeadSize::Sparse | HeadSize::Plain(_) => None,
         };
-        if let Some(kind) = kind.filter(|_| alike.head_size != key.head_size) {
-            self.note(format_args!("{kind} not measured, grouped-query kernels of heads {} stand in", key.head_size));
-        } else if *key != alike {
-            self.note(format_args!("not measured for {}, {} stands in", described(&alike), described(key)));
+        if let Some(kind) = kind.filter(|_| comparable.head_size != key.head_size) {
+            self.note(format_args!("{kind} not measured; fallback: grouped-query kernels of heads {}", key.head_size));
+        } else if *key != comparable {
+            self.note(format_args!("not measured for {}; fallback: {}", described(&comparable), described(key)));
         }
-        let at_best = found.at_best(*key == alike);
+        let at_best = found.at_best(*key == comparable);
         Ok((found, at_best))
     }
 
@@ -197,7 +197,7 @@ impl Choice<'_> {
         self.note_fallback(&found);
         let key = found.key;
         if key != wanted {
-            self.note(format_args!("{wanted} was not measured, {key} stands in"));
+            self.note(format_args!("{wanted} was not measured; fallback: {key}"));
         }
         let group = heads.num_heads as f64 / heads.num_key_heads as f64;
         let at_best = found.at_best(key == wanted);
@@ -213,12 +213,12 @@ impl Choice<'_> {
         let found = found.remove(0);
         self.note_fallback(&found);
         let key = found.key;
-        self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));
+        self.note(format_args!("measured under another recurrence; fallback: {key} with the same number of channels"));
         let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
-        let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
+        let comparable = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
         let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
-        Ok(Some(FamilyCurve::State(curve.standing_in_for(alike))))
+        Ok(Some(FamilyCurve::State(curve.looked_up_with(comparable))))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<FamilyCurve> {
@@ -233,17 +233,17 @@ impl Choice<'_> {
             (WeightFormat::Mxfp4, _) => MatmulFormat::Mxfp4,
             _ => MatmulFormat::Int4WeightOnly,
         };
-        // Kernels of a GPU's own that stand in for formats which were not measured on it.
-        let stand_in = match format {
+        // Kernels of the same GPU that are the fallback for formats which were not measured on it.
+        let fallback = match format {
             MatmulFormat::Nvfp4 => Some(MatmulFormat::Fp8),
             MatmulFormat::Mxfp4 => Some(MatmulFormat::Int4WeightOnly),
             _ => None,
         };
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let assumed = Routing::assumed(num_experts);
-        let of_routing = |routing| if routing == assumed { 0.0 } else { STAND_IN_ROUTING };
+        let of_routing = |routing| if routing == assumed { 0.0 } else { OTHER_ROUTING_DISTANCE };
         let distance = |key: &MoeKey| {
-            format_distance(key.format, format, stand_in) + of_routing(key.routing) + expert_layer_distance(key, &layer)
+            format_distance(key.format, format, fallback) + of_routing(key.routing) + expert_layer_distance(key, &layer)
         };
         let mut found = self.tables.nearest(&MOE, distance, MOE_NEIGHBOURS, &[])?;
         let MoeKey { format, routing, .. } = found[0].key;
@@ -256,36 +256,36 @@ impl Choice<'_> {
         }
         self.note_fallback(&found[0]);
         if !is_exact {
-            let layer = |found: &Found<MoeKey>| {
+            let layer = |found: &SeriesMatch<MoeKey>| {
                 let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.key;
                 format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
             self.note(format_args!(
-                "{num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; the nearest layers ({}) stand in",
+                "{num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; fallback: the nearest layers ({})",
                 found.iter().map(layer).collect::<Vec<_>>().join(", ")
             ));
         }
         if routing != assumed {
-            self.note(format_args!("no tables of {assumed} routing are there, those of {routing} stand in"));
+            self.note(format_args!("{assumed} routing was not measured; fallback: {routing} routing"));
         }
         if !experts.gated {
-            self.note("experts without gate were not measured, gated ones stand in");
+            self.note("experts without gate were not measured; fallback: gated ones");
         }
         let is_own = self.is_own_format(weights, format);
         let at_best = found[0].at_best(is_exact && is_own && experts.gated && routing == assumed);
         let tp = nearest_split(&found[0].key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> =
-            found.iter().map(|of| (&of.key, &*of.series, stand_in_weight(of.distance), at_best)).collect();
+            found.iter().map(|of| (&of.key, &*of.series, fallback_weight(of.distance), at_best)).collect();
         Ok(FamilyCurve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }
 
-/// Distance of kernels of another number format: infinite, but for one that stands in for the wanted one.
-fn format_distance(format: MatmulFormat, wanted: MatmulFormat, stand_in: Option<MatmulFormat>) -> f64 {
+/// Distance of kernels of another number format: infinite, except for the fallback of the wanted one.
+fn format_distance(format: MatmulFormat, wanted: MatmulFormat, fallback: Option<MatmulFormat>) -> f64 {
     match format {
         own if own == wanted => 0.0,
-        other if Some(other) == stand_in => STAND_IN_FORMAT,
+        other if Some(other) == fallback => OTHER_FORMAT_DISTANCE,
         _ => f64::INFINITY,
     }
 }

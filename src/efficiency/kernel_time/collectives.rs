@@ -43,7 +43,7 @@ impl Choice<'_> {
                 self.note("NCCL's ring was not measured, priced by its steps and the link");
                 return Ok(self.ring(num_gpus));
             }
-            self.note("NCCL's ring was not measured, the engine's own kernel stands in");
+            self.note("NCCL's ring was not measured; fallback: the engine's own kernel");
         }
         self.note_fallback(&found);
         let at_best = found.at_best(true);
@@ -95,7 +95,7 @@ impl Choice<'_> {
         }
         self.note_fallback(&found);
         if key != collective {
-            self.note("NCCL's send and receive was not measured, an all-to-all stands in");
+            self.note("NCCL's send and receive was not measured; fallback: an all-to-all");
         }
         let at_best = found.at_best(key == collective);
         let curve = CollectiveCurve::nccl(found.key, &found.series, num_gpus as f64, self.chip, at_best);

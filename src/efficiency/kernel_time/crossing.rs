@@ -17,7 +17,7 @@ const RING_HOP_US: f64 = 2.7;
 
 /// The cost of a collective that leaves the GPUs that a link joins.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Crossing {
+pub(super) struct LinkCrossing {
     collective: Collective,
     group: RankGroup,
     /// Ranks of the group that a link joins.
@@ -45,7 +45,7 @@ fn collective(kernel: &Kernel) -> Option<(Collective, RankGroup)> {
     }
 }
 
-impl Crossing {
+impl LinkCrossing {
     /// The crossing of an operator; `None` if a link joins all of its ranks.
     ///
     /// # Formula
@@ -80,7 +80,7 @@ impl Crossing {
         };
         let share = if collective == Collective::SendReceive { (h - 1.0) / (n - 1.0) } else { 1.0 };
         let bytes_per_s = network.unidirectional_bytes_per_s;
-        Ok(Some(Crossing { collective, group, linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
+        Ok(Some(LinkCrossing { collective, group, linked_ranks, parts, share, remote, hops_us, bytes_per_s }))
     }
 
     /// Of a call's ranks those that a link joins, at least the two that a collective takes.
@@ -103,7 +103,7 @@ impl Crossing {
 
     /// The assumptions behind the price.
     pub fn note(&self) -> String {
-        let Crossing { collective, group, parts, bytes_per_s, .. } = self;
+        let LinkCrossing { collective, group, parts, bytes_per_s, .. } = self;
         format!(
             "{collective} of {} ranks, over {parts} groups of linked GPUs: priced by {:.0} GB/s between them for each GPU and NCCL's \
              latencies, not measured",
@@ -131,11 +131,11 @@ mod tests {
     use crate::hardware::Interconnect;
     use crate::physics::{OperatorGroup, operator_id::OperatorKind};
 
-    fn crossing(gpu: &str, kernel: Kernel) -> Result<Option<Crossing>> {
+    fn crossing(gpu: &str, kernel: Kernel) -> Result<Option<LinkCrossing>> {
         over(&Hardware::find(gpu).expect("a built-in GPU"), kernel)
     }
 
-    fn over(hardware: &Hardware, kernel: Kernel) -> Result<Option<Crossing>> {
+    fn over(hardware: &Hardware, kernel: Kernel) -> Result<Option<LinkCrossing>> {
         let kind = OperatorKind::AllReduce;
         let operator = Operator {
             id: crate::physics::OperatorId::first(kind),
@@ -147,7 +147,7 @@ mod tests {
             compute_dtype: DType::Bfloat16,
             kernel,
         };
-        Crossing::new(&operator, hardware)
+        LinkCrossing::new(&operator, hardware)
     }
 
     fn all_reduce(num_gpus: u64) -> Kernel {

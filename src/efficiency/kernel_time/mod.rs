@@ -24,7 +24,7 @@ use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::{self, time_us};
 use choice::{Choice, multiplied_dtype, usable_dtype};
-use crossing::Crossing;
+use crossing::LinkCrossing;
 
 /// Least time of a kernel inside a CUDA graph of a step, from its start to that of the next, µs. In steps of one and eight decodes of
 /// Llama-3.1-8B on an H100 and an H200, the kernels between the projections take 1.3 to 2.3 µs, 1.85 on average
@@ -70,7 +70,7 @@ pub struct Timer {
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
     /// Cost of leaving the GPUs that a link joins.
-    crossing: Option<Crossing>,
+    crossing: Option<LinkCrossing>,
     /// FLOP/s and bytes/s that the board's power allows.
     sustained: Option<(f64, f64)>,
     /// Fallbacks and stand-ins that its times come from, in plain words.
@@ -105,7 +105,7 @@ impl Timer {
         let is_network = operator.group == OperatorGroup::Communication;
         let (dtype, weight_only) = usable_dtype(multiplied_dtype(operator, tables), hardware);
         let link = hardware.interconnect;
-        let crossing = Crossing::new(operator, hardware)?;
+        let crossing = LinkCrossing::new(operator, hardware)?;
         let chip = Chip::new(hardware, dtype)?;
         let mut choice = Choice { operator, chip, dtype, tables, link, crossing, notes: Vec::new() };
         if weight_only {
@@ -186,7 +186,7 @@ impl Timer {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
             (FamilyCurve::State(curve), Kernel::State { kernel, heads, num_tokens, mean_query_tokens, .. }) => {
-                // A short chunk beside a long one must not make that look short: chunks count by their tokens.
+                // A short chunk with a long one must not make that look short: chunks count by their tokens.
                 let tokens = num_tokens as f64;
                 curve.time(&StateShape { kernel, heads, requests: tokens / mean_query_tokens, tokens })
             }

@@ -2,12 +2,12 @@
 
 use std::ptr::{null, null_mut};
 
-use super::{Said, created, llama_8b, no_options, said};
+use super::{CallResult, created, llama_8b, no_options, said};
 use crate::RidgepointStatus as Status;
 use crate::status::guarded;
 use crate::*;
 
-fn refused(said: Said, status: Status, words: &[&str]) {
+fn refused(said: CallResult, status: Status, words: &[&str]) {
     let (found, text) = said.unwrap_err();
     assert_eq!(found, status, "{text}");
     for word in words {

@@ -19,7 +19,7 @@ fn a_freed_model_is_refused_by_every_function() {
         assert_eq!(ridgepoint_model_free(model), Status::Ok);
         assert_eq!(ridgepoint_model_free(model), Status::InvalidHandle);
     }
-    // Others that are made since must not stand in for it.
+    // Handles that were made since must not be taken for it.
     let others = [llama_8b(), llama_8b()];
     assert!(!others.contains(&model));
     let (ones, mut us, mut text) = ([1u32], 0.0, null_mut::<std::ffi::c_char>());

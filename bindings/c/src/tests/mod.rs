@@ -12,10 +12,10 @@ use std::ptr::{null, null_mut};
 use crate::{RidgepointModel, RidgepointOptions, RidgepointStatus, ridgepoint_model_create, ridgepoint_string_free};
 
 /// What a call says when it fails.
-type Said = Result<(), (RidgepointStatus, String)>;
+type CallResult = Result<(), (RidgepointStatus, String)>;
 
 /// Calls with a place for an error text, and takes the text.
-fn said(call: impl FnOnce(*mut *mut c_char) -> RidgepointStatus) -> Said {
+fn said(call: impl FnOnce(*mut *mut c_char) -> RidgepointStatus) -> CallResult {
     let mut error: *mut c_char = null_mut();
     let status = call(&raw mut error);
     match (status, taken(error)) {

@@ -1,4 +1,4 @@
-//! Choices beside model and GPU.
+//! Options other than model and GPU.
 
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -129,7 +129,7 @@ fn files_are_found_in_the_data_folder() {
 
 /// A caller who was compiled against a newer header, with one option more.
 #[repr(C)]
-struct Newer {
+struct NewerOptions {
     known: RidgepointOptions,
     further: usize,
 }
@@ -148,8 +148,8 @@ fn options_of_other_versions_are_read_as_far_as_both_know_them() {
         let options = RidgepointOptions { struct_size, ..no_options() };
         refused("llama-3.1-8b", &options, Status::InvalidArgument, &[&format!("struct_size = {struct_size}")]);
     }
-    let mut newer = Newer { known: no_options(), further: 0 };
-    newer.known.struct_size = size_of::<Newer>();
+    let mut newer = NewerOptions { known: no_options(), further: 0 };
+    newer.known.struct_size = size_of::<NewerOptions>();
     assert!(created("llama-3.1-8b", "h100", (&raw const newer).cast()).is_ok());
     newer.further = 1;
     let (status, text) = created("llama-3.1-8b", "h100", (&raw const newer).cast()).unwrap_err();

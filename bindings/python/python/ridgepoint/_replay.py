@@ -157,7 +157,7 @@ class OffloadCounters:
     hit_tokens: int
     """Those of them that were loaded from the host."""
     preempted_asked_tokens: int
-    """Tokens that the host was asked for by requests that go on after a preemption."""
+    """Tokens looked up on the host by requests that resume after a preemption."""
     preempted_hit_tokens: int
     """Those of them that were loaded from the host."""
     stores: TransferCounters

@@ -210,7 +210,7 @@ fn lists_and_details_are_those_of_the_command() {
 }
 
 #[test]
-fn the_memory_equation_adds_up_and_tells_what_does_not_fit() {
+fn the_memory_equation_adds_up_and_reports_what_does_not_fit() {
     let server = Server::start(&[]);
     let load = json!({"concurrency": 1, "input_len": 4, "output_len": 4, "num_requests": 1});
     let replayed = server.post("/v1/simulate", &ideal(load)).json();

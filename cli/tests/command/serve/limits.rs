@@ -70,7 +70,7 @@ fn a_body_that_does_not_arrive_is_a_408() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so() {
+fn connections_beyond_the_limit_get_a_reason() {
     let server = Server::start(&["--max-connections", "2"]);
     let held = [server.connect(), server.connect()];
     // The server accepts in order, so both are open when it sees the third.

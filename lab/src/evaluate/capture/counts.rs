@@ -1,4 +1,4 @@
-//! vLLM's own estimates of FLOPs and bytes, which `/metrics` counts, beside ours for the same steps.
+//! vLLM's own estimates of FLOPs and bytes, which `/metrics` counts, compared with ours for the same steps.
 
 use super::read::CapturedRun;
 use crate::evaluate::steps::reconstruct;

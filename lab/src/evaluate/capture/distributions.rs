@@ -7,9 +7,9 @@ use super::knob::Knob;
 use crate::ingest::RequestTokens;
 use crate::stats::{mean, quantile};
 
-/// Shares at which quantiles are told.
+/// Shares at which quantiles are reported.
 const SHARES: [f64; 15] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999];
-/// Gaps at which the shares of longer ones are told.
+/// Gaps at which the shares of longer ones are reported.
 const SURVIVAL_POINTS: usize = 33;
 /// A gap is a long one above this many medians of the capture: another prompt was computed in its step.
 const LONG_GAP_MEDIANS: f64 = 2.0;
@@ -82,7 +82,7 @@ pub struct Distributions {
     /// Gaps at the same shares: a quantile–quantile plot.
     pub quantiles: Vec<AtShare>,
     /// Shares of gaps that are longer than a gap.
-    pub survival: Vec<Longer>,
+    pub survival: Vec<LongerGaps>,
     /// Captured gaps, sorted.
     #[serde(skip)]
     pub captured: Sample,
@@ -134,7 +134,7 @@ pub struct AtShare {
 
 /// Shares of gaps that are longer than one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Longer {
+pub struct LongerGaps {
     /// The gap, ms.
     pub gap_ms: f64,
     /// The shares, 0 to 1.
@@ -249,7 +249,7 @@ fn ks_distance(sorted: &[f64], below: impl Fn(f64) -> f64, up_to: impl Fn(f64) -
 }
 
 /// Survival curves at gaps from the shortest to the longest, spaced evenly in their logarithm.
-fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<Longer> {
+fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<LongerGaps> {
     let positive = captured.iter().chain(predicted).copied().filter(|gap| *gap > 0.0);
     let (least, most) = positive.fold((f64::INFINITY, 0.0f64), |(least, most), gap| (least.min(gap), most.max(gap)));
     if most < least {
@@ -257,7 +257,7 @@ fn survival(captured: &[f64], predicted: &[f64], knob: &Knob) -> Vec<Longer> {
     }
     let gaps_ms =
         (0..SURVIVAL_POINTS).map(|index| least * (most / least).powf(index as f64 / (SURVIVAL_POINTS - 1) as f64));
-    let longer = |gap_ms: f64| Longer {
+    let longer = |gap_ms: f64| LongerGaps {
         gap_ms,
         shares: Sources {
             captured: 1.0 - share_up_to(captured, gap_ms),
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_knob_cuts_both_tails() {
-        // Mean 20, deviation 17.3: capped at 6, clamped at 6 and 34. Up to 10 ms, Φ(−10/6) = 0.0477904 of the draws beside 0.75.
+        // Mean 20, deviation 17.3: capped at 6, clamped at 6 and 34. Up to 10 ms, Φ(−10/6) = 0.0477904 of the draws, compared with 0.75.
         let of = found(&[&[(0, 1), (10, 1), (20, 1), (30, 1), (80, 1)]], &[&[12.0, 12.0, 12.0, 44.0]]);
         assert!(of.knob.is_capped && (of.knob.std_dev_ms - 6.0).abs() < 1e-9, "{:?}", of.knob);
         assert!((of.ks_distance.knob.unwrap() - (0.75 - 0.047_790_4)).abs() < 1e-6, "{:?}", of.ks_distance);

@@ -1,4 +1,4 @@
-//! Replays a captured run and sets the predicted times of its requests and steps beside the measured ones.
+//! Replays a captured run and compares the predicted times of its requests and steps with the measured ones.
 
 use std::io::Write;
 
@@ -37,7 +37,7 @@ const LIMITS_PCT: [(Metric, f64); 3] = [
     (Metric::ITL_MEAN, MAX_TTFT_AND_ITL_PCT),
 ];
 
-/// Measured means below this have no error worth telling, ms: no request waits.
+/// Measured means below this have no error worth reporting, ms: no request waits.
 const NO_TIME_MS: f64 = 1e-3;
 
 /// A limit, and whether the prediction keeps it.
@@ -69,13 +69,13 @@ pub struct CaptureReport {
     pub coefficients: Option<Vec<ParameterReport>>,
     /// Measured and predicted values.
     pub metrics: Vec<MetricRow>,
-    /// vLLM's FLOPs and bytes beside ours, where the capture has both `/metrics` with these and every step.
+    /// vLLM's FLOPs and bytes compared with ours, where the capture has both `/metrics` with these and every step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkCount>,
-    /// How the gaps between tokens are distributed, where the capture tells them.
+    /// How the gaps between tokens are distributed, where the capture reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributions: Option<Box<Distributions>>,
-    /// Waits in the queue beside those that lines predict, where the capture tells them.
+    /// Waits in the queue compared with those that lines predict, where the capture reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_waits: Option<Box<QueueWaits>>,
     /// The limits of published simulators.
@@ -186,7 +186,7 @@ pub fn judge_capture(
     })
 }
 
-/// KV blocks of the engine, if its steps tell.
+/// KV blocks of the engine, if its steps report them.
 fn traced_blocks(run: &CapturedRun) -> Option<u32> {
     let steps = &run.steps.as_ref()?.trace.steps;
     steps.iter().find_map(|step| u32::try_from(step.kv_blocks_total?).ok())

@@ -39,10 +39,10 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     let has_hits = rows.iter().any(|row| row.num_cached_tokens > Some(Whole::ZERO));
     if has_hits && !has_hashes {
         notes.push(
-            "the capture tells how many tokens were cached, not of which prompts: the replay finds as many".to_owned(),
+            "the capture reports how many tokens were cached, but not from which prompts: the replay takes the same number as cached".to_owned(),
         );
     } else if !has_hits && !has_hashes {
-        notes.push("the capture tells no cached tokens: every prompt is computed whole".to_owned());
+        notes.push("the capture reports no cached tokens: every prompt is computed whole".to_owned());
     }
     notes.extend(disagreeing_chains(&rows));
     let start_ns = rows.first().and_then(RequestRow::arrival_ns).unwrap_or(0);

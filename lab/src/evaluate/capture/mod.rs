@@ -1,5 +1,5 @@
 //! Judges a prediction by one run's own capture: its arrivals, lengths and prefixes are replayed, and each request's predicted times
-//! stand beside the measured ones.
+//! are compared with the measured ones.
 
 mod counts;
 mod distributions;
@@ -11,7 +11,9 @@ mod read;
 mod times;
 
 pub use counts::WorkCount;
-pub use distributions::{AtShare, Distributions, GapFigures, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
+pub use distributions::{
+    AtShare, Distributions, GapFigures, GapStatistics, LongerGaps, Sample, Sources, captured_gaps_ms,
+};
 pub use judge::{CaptureReport, CaptureServer, LimitCheck, REQUEST_COLUMNS, judge_capture};
 pub use knob::{Knob, MAX_STD_DEV_SHARE};
 pub use queue_wait::{OtherWaits, QueueWaits};

@@ -1,4 +1,4 @@
-//! Replayed waits in the queue beside the lines of the papers on learned simulators, on the same requests.
+//! Replayed waits in the queue compared with the lines of the papers on learned simulators, on the same requests.
 
 use serde::Serialize;
 

@@ -91,7 +91,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     if tables.is_empty() { vec![path.join(TABLES[1])] } else { tables }
 }
 
-/// Puts what a file holds into its runs, which are told apart by name.
+/// Puts what a file holds into its runs, which are identified by name.
 fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<String, CapturedRun>) -> Result<()> {
     let twice = |run: &Run, what: &str| {
         let problem = format!(

@@ -32,7 +32,7 @@ pub struct JudgedRequest {
     pub measured: RequestTimes,
     /// Predicted times.
     pub predicted: RequestTimes,
-    /// Its wait and the queues as it found them, where the capture tells.
+    /// Its wait and the queues as it found them, where the capture reports them.
     pub queued: Option<QueueRow>,
 }
 

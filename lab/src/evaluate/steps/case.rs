@@ -189,7 +189,7 @@ impl Judged for StepCase {
 pub(in crate::evaluate) fn note_on_sampling(own: &[OwnSampling]) -> Option<String> {
     match own.len() {
         0 => None,
-        1 => Some("requests have the sampling parameters that the capture tells, in place of the server's".to_owned()),
+        1 => Some("requests have the sampling parameters that the capture reports, instead of the server's".to_owned()),
         kinds => Some(format!(
             "requests have sampling parameters of {kinds} kinds: a traced step is taken to have all of them"
         )),

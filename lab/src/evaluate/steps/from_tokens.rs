@@ -9,7 +9,7 @@
 //! 4. The first step of an idle engine has one request. It begins with the request's arrival and the way to the engine.
 //!
 //! The way to the engine is what the shortest prompts' TTFT has beyond a decode step: the intercept of a line through TTFT over new
-//! prompt tokens, less the median gap. A client can't tell it from a price per prompt, and what is too much in one is too little in the
+//! prompt tokens, less the median gap. A client can't distinguish it from a price per prompt, and what is too much in one is too little in the
 //! other.
 #![expect(clippy::indexing_slicing, reason = "indices are those of the requests that were counted")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times within a capture")]

@@ -39,7 +39,7 @@ fn seen(of: &[(u64, u64, [u64; 4])]) -> Vec<Seen<'_>> {
 }
 
 #[test]
-fn requests_one_by_one_tell_the_way_to_the_engine_and_each_step() {
+fn requests_one_by_one_determine_the_way_to_the_engine_and_each_step() {
     let singles = singles();
     let (runs, requests) = found(&seen(&singles));
     let names: Vec<&str> = runs.iter().map(|of| of.run.trace.run.experiment.as_str()).collect();

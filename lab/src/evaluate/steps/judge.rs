@@ -1,4 +1,4 @@
-//! Predicts the judged rows of every fold and compares windows of them with what was measured, beside the baselines. Windows
+//! Predicts the judged rows of every fold and compares windows of them with what was measured, and with the baselines. Windows
 //! are predicted in parallel; results keep their order.
 #![expect(clippy::indexing_slicing, reason = "windows are cut from as many rows as are there")]
 

@@ -9,7 +9,7 @@ use crate::ingest::unknown_names::UnknownNames;
 /// Latest time, s: thousands of years from 1970.
 const MAX_SECONDS: f64 = 1e11;
 
-/// Keys of an event that is a map, beside those of [`LISTS`]; some say again what others say.
+/// Keys of an event that is a map, in addition to those of [`LISTS`]; some repeat others.
 const OTHER_KEYS: [&str; 5] = ["extra_keys", "group_idx", "kv_cache_spec_kind", "lora_name", "type"];
 
 /// The fields of the events that are lists, behind the name, by name.
@@ -44,7 +44,7 @@ pub(in crate::ingest) struct Event<'v> {
     /// Tokens of a block.
     pub(in crate::ingest) block_size: Option<u64>,
     pub(in crate::ingest) num_tokens: u64,
-    /// What the events of transfers tell.
+    /// What the events of transfers report.
     pub(in crate::ingest) transfer: Option<TransferEvent<'v>>,
 }
 

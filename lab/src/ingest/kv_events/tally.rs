@@ -7,7 +7,7 @@ use crate::ingest::hash_chains::HashChains;
 use crate::ingest::kv_counts::{EventCount, KvEvents};
 use crate::ingest::kv_transfers::{Pairing, TransferEvent, TransferLog};
 
-/// Most sizes of blocks that are told apart; a server has one.
+/// Most sizes of blocks that are distinguished; a server has one.
 const MOST_BLOCK_SIZES: usize = 16;
 
 /// The counts of a file so far.

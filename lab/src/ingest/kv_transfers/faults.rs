@@ -1,8 +1,8 @@
-//! Counts of the events of transfers that tell no time, by what is wrong with them.
+//! Counts of the events of transfers without a usable time, by fault.
 
 use serde::Serialize;
 
-/// Events of transfers that tell no time. JSON keys are stable.
+/// Events of transfers without a usable time. JSON keys are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TransferFaults {
     /// Begun and not completed in the file.
@@ -21,7 +21,7 @@ pub struct TransferFaults {
     pub end_before_begin: u64,
     /// Completed in an earlier step than they began in.
     pub steps_backwards: u64,
-    /// Begun and completed at the same time: the file tells less than a step.
+    /// Start and end fall in the same step: too short for the file's resolution.
     pub within_a_step: u64,
     /// Without a time stamp.
     pub without_time: u64,
@@ -33,7 +33,7 @@ pub struct TransferFaults {
 
 impl TransferFaults {
     /// The counts in words, without those that are 0.
-    pub fn told(&self) -> Vec<(u64, &'static str)> {
+    pub fn descriptions(&self) -> Vec<(u64, &'static str)> {
         let counts = [
             (self.without_end, "without an end"),
             (self.without_begin, "without a beginning"),

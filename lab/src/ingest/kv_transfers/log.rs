@@ -26,7 +26,7 @@ pub struct TransferLog {
     pub directions: [DirectionLog; 2],
     /// Events of transfers between other media, by their names.
     pub other_media: BTreeMap<String, u64>,
-    /// Events that tell no time.
+    /// Events without a usable time.
     pub faults: TransferFaults,
     /// Whether every batch has the number of its step.
     pub is_numbered: bool,

@@ -20,7 +20,7 @@ pub(in crate::ingest) struct TransferEvent<'e> {
     pub(in crate::ingest) id: u64,
     pub(in crate::ingest) from: &'e str,
     pub(in crate::ingest) to: &'e str,
-    /// `None` where the event does not tell them.
+    /// `None` where the event does not report them.
     pub(in crate::ingest) blocks: Option<u64>,
     pub(in crate::ingest) step: Option<u64>,
     pub(in crate::ingest) has_failed: bool,
@@ -29,7 +29,7 @@ pub(in crate::ingest) struct TransferEvent<'e> {
 }
 
 impl<'e> TransferEvent<'e> {
-    /// An event with what every event of a transfer tells; `None` if one of them is missing.
+    /// An event with what every event of a transfer reports; `None` if one of them is missing.
     pub(in crate::ingest) fn new(id: Option<u64>, from: Option<&'e str>, to: Option<&'e str>) -> Option<Self> {
         let (id, from, to) = (id?, from?, to?);
         Some(TransferEvent { id, from, to, blocks: None, step: None, has_failed: false, is_exact: false })

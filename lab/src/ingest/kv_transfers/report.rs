@@ -1,4 +1,4 @@
-//! The report on transfers: counts by file and direction, and the rates that the events or the sums of a server tell.
+//! The report on transfers: counts by file and direction, and the rates that follow from the events or the sums of a server.
 
 use std::path::Path;
 
@@ -36,9 +36,9 @@ pub struct TransferReport {
     pub failed: u64,
     /// Those that the rates are fitted to; those of copies are all.
     pub fitted: u64,
-    /// Blocks, where the file tells them.
+    /// Blocks, where the file reports them.
     pub blocks: Option<u64>,
-    /// Bytes, where the file tells them or the bytes of a block are known.
+    /// Bytes, where the file reports them or the bytes of a block are known.
     pub bytes: Option<f64>,
     /// Median time from the beginning to the step that notices the end, µs.
     pub median_time_us: Option<f64>,
@@ -46,7 +46,7 @@ pub struct TransferReport {
     pub mean_time_us: Option<f64>,
     /// Bytes over the time of the copies.
     pub mean_bytes_per_s: Option<f64>,
-    /// Fixed time of a transfer, µs; `None` where the file does not tell it.
+    /// Fixed time of a transfer, µs; `None` where the file does not determine it.
     pub latency_us: Option<f64>,
     /// Bandwidth behind that; `None` where the bytes of a block are not known.
     pub bytes_per_s: Option<f64>,
@@ -56,7 +56,7 @@ pub struct TransferReport {
     pub lower: Option<RateBounds>,
     /// Upper ends.
     pub upper: Option<RateBounds>,
-    /// What tells them: `kv_events`, `log` or `metrics`.
+    /// Their source: `kv_events`, `log` or `metrics`.
     pub source: &'static str,
     /// The file.
     pub file: String,
@@ -75,7 +75,7 @@ pub struct ContentionReport {
     pub file: String,
 }
 
-/// The events of transfers in one file that tell no time. JSON keys are stable.
+/// The events of transfers in one file without a usable time. JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransferFaultsReport {
     /// The file.
@@ -107,7 +107,7 @@ pub(in crate::ingest) struct Reports {
 pub(in crate::ingest) struct BlockBytes<'a> {
     /// What the command line says.
     pub(in crate::ingest) given: Option<f64>,
-    /// Tokens of a block, by vLLM's flag; `None` where the files do not tell them, or several.
+    /// Tokens of a block, by vLLM's flag; `None` where the files report none or several.
     pub(in crate::ingest) block_size: Option<u64>,
     /// Where the models of `--data-dir` are.
     pub(in crate::ingest) data_dir: Option<&'a Path>,
@@ -131,7 +131,7 @@ impl BlockBytes<'_> {
         .filter_map(|(is_missing, name)| is_missing.then_some(name))
         .collect();
         let (Some(name), Some(size), Some(block_size)) = (&run.model, run.tensor_parallel_size, self.block_size) else {
-            return Err(format!("the files do not tell {}", missing.join(", ")));
+            return Err(format!("the files do not report {}", missing.join(", ")));
         };
         let model = Model::find_in(self.data_dir, name).map_err(|error| error.to_string())?;
         let deployment = Deployment { tensor_parallel_size: size, ..Deployment::default() };
@@ -192,7 +192,7 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
         let own = || fitted.iter().filter(|next| next.direction == direction && next.is_fitted);
         if rates.is_none() {
             note(format!(
-                "{} transfers of {} do not tell its latency and bandwidth: they are too few, of one size, or all over within a step",
+                "{} transfers of {} do not determine its latency and bandwidth: they are too few, of one size, or all shorter than a step",
                 own().count(),
                 direction.name()
             ));
@@ -271,11 +271,11 @@ fn of_copies(file: &str, is_log: bool, direction: Direction, sums: &[CopySums]) 
     }))
 }
 
-/// Takes the rates of the file that tells both directions by the most transfers; events count more than sums of copies. The second value is a
+/// Takes the rates of the file that determines both directions from the most transfers; events count more than sums of copies. The second value is a
 /// remark where the contention is assumed.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` where no file tells both directions in bytes.
+/// `ErrorKind::Invalid` if no file determines the rates of both directions in bytes.
 pub fn known_rates(
     transfers: &[TransferReport],
     contention: &[ContentionReport],
@@ -291,7 +291,7 @@ pub fn known_rates(
         Some((of.source == "kv_events", stores + loads, &of.file, gpu_to_cpu, cpu_to_gpu))
     });
     let Some((_, _, file, gpu_to_cpu, cpu_to_gpu)) = both.max_by_key(|of| (of.0, of.1)) else {
-        let told = |direction: Direction| {
+        let reason = |direction: Direction| {
             let of = || transfers.iter().filter(move |of| of.direction == direction);
             let name = direction.name();
             match () {
@@ -300,13 +300,13 @@ pub fn known_rates(
                 () if of().any(|of| of.blocks_per_s.is_some()) => {
                     format!("the bytes of a block {name} are not known")
                 }
-                () => format!("the transfers {name} do not tell latency and bandwidth"),
+                () => format!("the transfers {name} do not determine latency and bandwidth"),
             }
         };
         let problem = format!(
-            "no file tells both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
-            told(Direction::GpuToCpu),
-            told(Direction::CpuToGpu)
+            "no file determines the rates of both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
+            reason(Direction::GpuToCpu),
+            reason(Direction::CpuToGpu)
         );
         return Err(Error::invalid("rates of transfers", vec![problem]));
     };

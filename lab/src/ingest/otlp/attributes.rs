@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(ns(json!({ "stringValue": "20020938183118" })), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(json!({ "doubleValue": 20_020.5 })), Ok(Some(20_020_500_000_000)));
         assert_eq!(ns(json!({ "doubleValue": 20_020 })), Ok(Some(20_020_000_000_000)));
-        // A unix time in seconds, or nanoseconds as a float: the two cannot be told apart.
+        // A unix time in seconds, or nanoseconds as a float: the two cannot be distinguished.
         for value in [json!(1_700_000_000.0), json!(2.0e13), json!(-1.0), json!("NaN"), json!("Infinity")] {
             assert!(ns(json!({ "doubleValue": value })).is_err(), "{value}");
         }

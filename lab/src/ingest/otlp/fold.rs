@@ -18,7 +18,7 @@ use crate::ingest::token_jsonl::hash;
 #[derive(Default)]
 pub(super) struct TraceBuilder {
     pub(super) trace: Trace,
-    /// What the current resource emitted; which process that is may be told last.
+    /// What the current resource emitted; which process that is may be reported last.
     process: Process,
     resource: Attributes,
     scope_name: String,

@@ -25,7 +25,7 @@ pub(super) fn event_kind(name: &str) -> Option<&'static str> {
 fn check_unit(events: &[SpanEvent]) -> Result<(), Fault> {
     /// Clocks differ by far less, units by far more.
     const MAX_RATIO: f64 = 10.0;
-    /// Shorter spans do not tell units apart.
+    /// Shorter spans do not distinguish units.
     const MIN_SPAN_NS: u64 = 10_000_000;
     let (wall, monotonic): (Vec<u64>, Vec<u64>) =
         events.iter().filter_map(|event| Some((event.wall_ns?, event.monotonic_ns?))).unzip();

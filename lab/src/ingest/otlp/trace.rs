@@ -10,7 +10,7 @@ use crate::ingest::StepRecord;
 use crate::ingest::kv_events::tally::Tally;
 use crate::ingest::step::attribute_contradiction;
 
-/// Attributes of a resource that tell one process of a service from another.
+/// Attributes of a resource that distinguish the processes of a service.
 const INSTANCE_KEYS: [&str; 6] =
     ["service.namespace", "service.instance.id", "k8s.pod.name", "container.id", "host.name", "process.pid"];
 
@@ -21,7 +21,7 @@ pub(super) struct Identity {
     pub(super) service: String,
     /// The resource's model.
     pub(super) model: Option<String>,
-    /// The attributes that tell its processes apart, joined.
+    /// The attributes that distinguish its processes, joined.
     pub(super) instance: String,
     /// `service.version`.
     pub(super) version: Option<String>,

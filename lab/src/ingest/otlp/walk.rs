@@ -56,36 +56,36 @@ pub(super) trait Handler {
 
 /// What the value of a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Inside {
+enum FieldValue {
     Objects(OtlpObject),
     Scalar(Field),
     Nothing,
 }
 
-fn inside(node: OtlpObject, key: &str) -> Inside {
+fn inside(node: OtlpObject, key: &str) -> FieldValue {
     match (node, key) {
-        (OtlpObject::Export, "resourceSpans") => Inside::Objects(OtlpObject::ResourceSpans),
-        (OtlpObject::ResourceSpans, "resource") => Inside::Objects(OtlpObject::Resource),
-        (OtlpObject::ResourceSpans, "scopeSpans") => Inside::Objects(OtlpObject::ScopeSpans),
-        (OtlpObject::ScopeSpans, "scope") => Inside::Objects(OtlpObject::Scope),
-        (OtlpObject::ScopeSpans, "spans") => Inside::Objects(OtlpObject::Span),
-        (OtlpObject::Span, "events") => Inside::Objects(OtlpObject::Event),
+        (OtlpObject::Export, "resourceSpans") => FieldValue::Objects(OtlpObject::ResourceSpans),
+        (OtlpObject::ResourceSpans, "resource") => FieldValue::Objects(OtlpObject::Resource),
+        (OtlpObject::ResourceSpans, "scopeSpans") => FieldValue::Objects(OtlpObject::ScopeSpans),
+        (OtlpObject::ScopeSpans, "scope") => FieldValue::Objects(OtlpObject::Scope),
+        (OtlpObject::ScopeSpans, "spans") => FieldValue::Objects(OtlpObject::Span),
+        (OtlpObject::Span, "events") => FieldValue::Objects(OtlpObject::Event),
         (OtlpObject::Resource | OtlpObject::Span | OtlpObject::Event, "attributes") => {
-            Inside::Objects(OtlpObject::Attribute)
+            FieldValue::Objects(OtlpObject::Attribute)
         }
-        (OtlpObject::Attribute, "value") => Inside::Objects(OtlpObject::AttributeValue),
-        (OtlpObject::Scope, "name") => Inside::Scalar(Field::ScopeName),
-        (OtlpObject::Scope, "version") => Inside::Scalar(Field::ScopeVersion),
-        (OtlpObject::Span, "name") => Inside::Scalar(Field::SpanName),
-        (OtlpObject::Span, "spanId") => Inside::Scalar(Field::SpanId),
-        (OtlpObject::Span, "parentSpanId") => Inside::Scalar(Field::ParentSpanId),
-        (OtlpObject::Span, "startTimeUnixNano") => Inside::Scalar(Field::SpanStart),
-        (OtlpObject::Event, "name") => Inside::Scalar(Field::EventName),
-        (OtlpObject::Event, "timeUnixNano") => Inside::Scalar(Field::EventTime),
-        (OtlpObject::Attribute, "key") => Inside::Scalar(Field::AttributeKey),
-        (OtlpObject::AttributeValue, "doubleValue") => Inside::Scalar(Field::AttributeDouble),
-        (OtlpObject::AttributeValue, _) => Inside::Scalar(Field::AttributeValue),
-        _ => Inside::Nothing,
+        (OtlpObject::Attribute, "value") => FieldValue::Objects(OtlpObject::AttributeValue),
+        (OtlpObject::Scope, "name") => FieldValue::Scalar(Field::ScopeName),
+        (OtlpObject::Scope, "version") => FieldValue::Scalar(Field::ScopeVersion),
+        (OtlpObject::Span, "name") => FieldValue::Scalar(Field::SpanName),
+        (OtlpObject::Span, "spanId") => FieldValue::Scalar(Field::SpanId),
+        (OtlpObject::Span, "parentSpanId") => FieldValue::Scalar(Field::ParentSpanId),
+        (OtlpObject::Span, "startTimeUnixNano") => FieldValue::Scalar(Field::SpanStart),
+        (OtlpObject::Event, "name") => FieldValue::Scalar(Field::EventName),
+        (OtlpObject::Event, "timeUnixNano") => FieldValue::Scalar(Field::EventTime),
+        (OtlpObject::Attribute, "key") => FieldValue::Scalar(Field::AttributeKey),
+        (OtlpObject::AttributeValue, "doubleValue") => FieldValue::Scalar(Field::AttributeDouble),
+        (OtlpObject::AttributeValue, _) => FieldValue::Scalar(Field::AttributeValue),
+        _ => FieldValue::Nothing,
     }
 }
 
@@ -93,7 +93,7 @@ fn inside(node: OtlpObject, key: &str) -> Inside {
 pub(super) struct Objects<'h, H> {
     pub(super) handler: &'h mut H,
     pub(super) node: OtlpObject,
-    /// Is told of each export, span and event, so that none is longer than a file's objects may be.
+    /// Counts each export, span and event, so that none is longer than a file's objects may be.
     pub(super) count: &'h RecordCount,
 }
 
@@ -127,9 +127,9 @@ impl<'de, H: Handler> Visitor<'de> for Objects<'_, H> {
         let (mut known, mut others) = (0, Vec::new());
         while let Some(inside) = map.next_key_seed(Key { node, known: &mut known, others: &mut others })? {
             match inside {
-                Inside::Nothing => drop(map.next_value::<IgnoredAny>()?),
-                Inside::Objects(node) => map.next_value_seed(Objects { handler: &mut *handler, node, count })?,
-                Inside::Scalar(field) => hand_over(handler, field, &map.next_value()?),
+                FieldValue::Nothing => drop(map.next_value::<IgnoredAny>()?),
+                FieldValue::Objects(node) => map.next_value_seed(Objects { handler: &mut *handler, node, count })?,
+                FieldValue::Scalar(field) => hand_over(handler, field, &map.next_value()?),
             }
         }
         handler.end(node);
@@ -177,26 +177,26 @@ struct Key<'k> {
 }
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = Inside;
+    type Value = FieldValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Inside, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldValue, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
 impl Visitor<'_> for Key<'_> {
-    type Value = Inside;
+    type Value = FieldValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<Inside, E> {
+    fn visit_str<E: Error>(self, key: &str) -> Result<FieldValue, E> {
         let inside = inside(self.node, key);
         let bit = match inside {
-            Inside::Objects(node) => 1 << node as u32,
-            Inside::Scalar(field) if self.node != OtlpObject::AttributeValue => 1 << 16 << field as u32,
-            Inside::Scalar(_) | Inside::Nothing => 0,
+            FieldValue::Objects(node) => 1 << node as u32,
+            FieldValue::Scalar(field) if self.node != OtlpObject::AttributeValue => 1 << 16 << field as u32,
+            FieldValue::Scalar(_) | FieldValue::Nothing => 0,
         };
         if *self.known & bit != 0 || self.others.iter().any(|other| **other == *key) {
             return Err(E::custom(format!("key '{}' appears twice", cut(key))));
@@ -209,7 +209,7 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// Hands over a text or number; lists and objects of attributes are told as JSON.
+/// Hands over a text or number; lists and objects of attributes are passed as JSON.
 fn hand_over(handler: &mut impl Handler, field: Field, value: &Value) {
     let is_attribute = matches!(field, Field::AttributeDouble | Field::AttributeValue);
     match value {
@@ -234,9 +234,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told(Vec<String>);
+    struct Texts(Vec<String>);
 
-    impl Handler for Told {
+    impl Handler for Texts {
         fn begin(&mut self, _: OtlpObject) {}
 
         fn text(&mut self, field: Field, text: &str) {
@@ -250,30 +250,30 @@ mod tests {
 
     fn walk(text: &'static str) -> (Vec<String>, serde_json::Result<()>) {
         let (reader, count) = Input::new(FileKind::Trace, "t", Cursor::new(text)).unwrap().records(Record::Object);
-        let mut told = Told::default();
-        let seed = Objects { handler: &mut told, node: OtlpObject::Export, count: &count };
+        let mut texts = Texts::default();
+        let seed = Objects { handler: &mut texts, node: OtlpObject::Export, count: &count };
         let found = seed.deserialize(&mut serde_json::Deserializer::from_reader(reader));
-        (told.0, found)
+        (texts.0, found)
     }
 
     #[test]
     fn events_are_handed_on_before_their_document_ends() {
-        let (told, found) = walk(
+        let (texts, found) = walk(
             r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"events": [{"name": "a"}, {"name": "b"}, {"name": "#,
         );
         assert!(found.is_err_and(|error| error.is_eof()));
-        assert_eq!(told, ["EventName a", "end of Event", "EventName b", "end of Event"]);
+        assert_eq!(texts, ["EventName a", "end of Event", "EventName b", "end of Event"]);
     }
 
     #[test]
-    fn attributes_of_any_type_are_told_as_texts() {
-        let (told, found) = walk(
+    fn attributes_of_any_type_are_passed_as_texts() {
+        let (texts, found) = walk(
             r#"{"resourceSpans": {"resource": {"attributes": [
                 {"key": "a", "value": {"intValue": "7"}}, {"value": {"doubleValue": 1.5}, "key": "b"},
                 {"key": "c", "value": {"doubleValue": "NaN"}}, {"key": "d", "value": {"arrayValue": {"values": []}}}, 5]}}}"#,
         );
         found.unwrap();
-        let texts: Vec<&String> = told.iter().filter(|text| text.starts_with("Attribute")).collect();
+        let texts: Vec<&String> = texts.iter().filter(|text| text.starts_with("Attribute")).collect();
         let expected = [
             "AttributeKey a",
             "AttributeValue 7",

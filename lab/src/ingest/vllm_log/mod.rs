@@ -45,7 +45,7 @@ struct Engine {
 }
 
 /// Reads a log. Iterations become steps whose time is the elapsed one, without a clock. Where the KV blocks are known, those in use
-/// follow from the usage that each line tells. A server that starts again, and each engine or process of several, is a run of its own.
+/// follow from the usage in each line. A server that starts again, and each engine or process of several, is a run of its own.
 ///
 /// # Errors
 /// A file that cannot be read; more than one iteration line in a hundred that is at fault.
@@ -104,7 +104,7 @@ pub fn read(path: &Path) -> Result<Capture> {
     if unused_usages > 0 {
         let note = format!(
             "the KV cache usage of {unused_usages} iterations is not read: the log lacks the number of KV blocks, which the \
-             start-up lines tell"
+             start-up lines have"
         );
         capture.notes.push(note);
     }

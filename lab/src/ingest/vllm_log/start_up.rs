@@ -74,7 +74,7 @@ impl StartUp {
         }
     }
 
-    /// The sizes that graphs are captured for, ascending; empty where the log does not tell them.
+    /// The sizes that graphs are captured for, ascending; empty where the log does not report them.
     pub(crate) fn capture_sizes(&self) -> Vec<u32> {
         let sizes = self.graph_sizes.iter().flat_map(|sizes| sizes.split(','));
         let mut sizes: Vec<u32> = sizes.filter_map(|size| size.trim().parse().ok()).filter(|size| *size > 0).collect();
@@ -83,7 +83,7 @@ impl StartUp {
         sizes
     }
 
-    /// The number of KV blocks; `None` where the log does not tell it.
+    /// The number of KV blocks; `None` where the log does not report it.
     pub(super) fn kv_blocks(&self) -> Option<u64> {
         let of_tokens = || self.kv_cache.map(|(tokens, _)| tokens / self.block_size().0);
         self.blocks_override.or_else(of_tokens).filter(|blocks| *blocks > 0)
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_not_told_are_vllms_default_and_said_to_be() {
+    fn blocks_that_are_not_logged_are_vllms_default_with_a_note() {
         let gpu = read(&["[x] GPU KV cache size: 6,400 tokens, Maximum"]);
         assert_eq!(gpu.kv_blocks(), Some(400));
         assert!(gpu.note().unwrap().contains("16 tokens, vLLM's default"), "{gpu:?}");

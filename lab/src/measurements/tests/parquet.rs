@@ -100,7 +100,7 @@ fn load_columns(name: &str, columns: &[(&str, Values)]) -> Result<Measurements> 
 }
 
 #[test]
-fn milliseconds_become_microseconds_and_sources_are_told_apart() {
+fn milliseconds_become_microseconds_and_sources_are_distinguished() {
     let mut columns = gemm(vec![1, 1, 4], vec![Some(0.25), Some(0.5), Some(2.0)]);
     columns[4].1 = Text(vec!["kernel_a", "kernel_b", "kernel_a"]);
     let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();

@@ -24,7 +24,7 @@ pub(super) struct LookUps {
     by_hash: HashMap<BlockHash, LookUp, BuildHasherDefault<AlreadyHashed>>,
     /// The blocks that each request asked for, by its slot.
     by_slot: Vec<HashSet<BlockHash, BuildHasherDefault<AlreadyHashed>>>,
-    /// The blocks that were asked for in this step for the first time.
+    /// The blocks that were looked up in this step for the first time.
     unanswered: Vec<BlockHash>,
 }
 

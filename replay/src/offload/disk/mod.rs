@@ -20,7 +20,7 @@ use std::ops::Range;
 
 pub use config::KvDisk;
 pub use counters::DiskCounters;
-pub(crate) use tier::Waited;
+pub(crate) use tier::DiskWait;
 
 use files::Files;
 use look_ups::LookUps;
@@ -39,9 +39,9 @@ struct Job {
     is_read: bool,
     slot: u32,
     record: u32,
-    /// The numbers of the host's blocks that it keeps: those to be read, or those to be written.
+    /// Numbers of the host blocks that it pins: those to be read, or those to be written.
     blocks: Vec<u32>,
-    /// The hashes of those that are copied: the disk may have some of a write.
+    /// Hashes of the blocks to copy. Blocks already on the disk are not written again.
     copied: Vec<BlockHash>,
 }
 
@@ -53,7 +53,7 @@ impl Job {
 
 /// A request at the disk.
 #[derive(Debug, Default)]
-struct Asking {
+struct DiskRequest {
     /// The blocks that it had read from the disk.
     promoted: Hashes,
     /// Time since which it waits for the disk.
@@ -69,7 +69,7 @@ pub(super) struct Disk {
     look_ups: LookUps,
     link: Link,
     /// The requests by their slots.
-    requests: Vec<Asking>,
+    requests: Vec<DiskRequest>,
     /// The numbers of the host's blocks that are read from the disk.
     promoting: HashSet<u32>,
     /// Reads that begin when the step is scheduled, and writes that begin when their blocks are on the host.
@@ -78,7 +78,7 @@ pub(super) struct Disk {
     /// Jobs under way by the number of their copy, and those that have ended since the engine asked.
     under_way: HashMap<u64, Job>,
     ended: Vec<Job>,
-    /// Copies that have ended and are not told yet.
+    /// Copies that have ended and are not reported yet.
     copies: Vec<TransferEvent>,
     /// Positions of the blocks of its chain that the look-up under way reads.
     came: Vec<Range<u32>>,
@@ -87,7 +87,7 @@ pub(super) struct Disk {
     /// Number of reads that were submitted.
     num_reads: u64,
     /// Waits that have ended, since the engine asked.
-    waited: Vec<Waited>,
+    waited: Vec<DiskWait>,
     now_ns: u64,
     counters: DiskCounters,
 }
@@ -102,8 +102,8 @@ impl Disk {
         }
     }
 
-    fn request(&mut self, slot: u32) -> &mut Asking {
-        grown(&mut self.requests, slot as usize, Asking::default)
+    fn request(&mut self, slot: u32) -> &mut DiskRequest {
+        grown(&mut self.requests, slot as usize, DiskRequest::default)
     }
 
     /// Begins to read a block that the host has made room for.

@@ -14,7 +14,7 @@ use super::{Disk, Job};
 
 /// A wait for the disk that has ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waited {
+pub(crate) struct DiskWait {
     pub(crate) record: u32,
     pub(crate) time_ns: u64,
 }
@@ -91,7 +91,7 @@ impl Offload {
             let time_ns = now_ns - since_ns;
             disk.counters.waits += 1;
             disk.counters.wait_ns += time_ns;
-            disk.waited.push(Waited { record, time_ns });
+            disk.waited.push(DiskWait { record, time_ns });
         }
         self.disk = Some(disk);
         (!waits && !is_loaded).then_some(hits)
@@ -155,13 +155,13 @@ impl Offload {
             if job.copied.is_empty() {
                 disk.end(job);
             } else {
-                tell(&self.host, &mut self.events, self.num_copies, &job);
+                report_end(&self.host, &mut self.events, self.num_copies, &job);
                 submit(disk, &mut self.num_copies, latency, job, ready_ns);
             }
         }
     }
 
-    /// Ends the schedule of a step at `now_ns`: submits the reads that it began, answers its look-ups, and tells of the copies that have
+    /// Ends the schedule of a step at `now_ns`: submits the reads that it began, answers its look-ups, and reports the copies that have
     /// ended. What it stores for preempted requests is on the host at `stored_ns`.
     pub(in super::super) fn end_schedule(
         &mut self,
@@ -175,7 +175,7 @@ impl Offload {
         disk.advance(now_ns);
         for job in std::mem::take(&mut disk.reads) {
             disk.num_reads += 1;
-            tell(&self.host, &mut self.events, self.num_copies, &job);
+            report_end(&self.host, &mut self.events, self.num_copies, &job);
             submit(disk, &mut self.num_copies, latency, job, now_ns);
         }
         disk.answer();
@@ -187,12 +187,12 @@ impl Offload {
         self.host.end(slot as usize);
         if let Some(disk) = &mut self.disk {
             disk.look_ups.end(slot as usize);
-            *disk.request(slot) = super::Asking::default();
+            *disk.request(slot) = super::DiskRequest::default();
         }
     }
 
     /// Takes the waits for the disk that have ended.
-    pub(crate) fn take_waited(&mut self) -> Vec<Waited> {
+    pub(crate) fn take_waited(&mut self) -> Vec<DiskWait> {
         self.disk.as_mut().map_or_else(Vec::new, |disk| std::mem::take(&mut disk.waited))
     }
 
@@ -213,7 +213,7 @@ impl Offload {
 }
 
 /// Reports the blocks that the copy of a job reads and writes. `index` is the number of the copy.
-fn tell(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
+fn report_end(host: &HostBlocks, events: &mut Option<Vec<KvEvent>>, index: u64, job: &Job) {
     let Some(events) = events else { return };
     // Those that are copied are in the order of all.
     let mut copied = job.copied.iter().peekable();

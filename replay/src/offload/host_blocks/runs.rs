@@ -1,6 +1,6 @@
 //! The chains of requests as a prefix tree: a run of blocks that belong to the same chains, and the runs behind it.
 //!
-//! A run is split where chains part and where a use ends. Chains are told apart by hashes, each of which stands for a block and all
+//! A run is split where chains part and where a use ends. Chains are identified by hashes, each of which covers a block and all
 //! blocks before it.
 
 use std::ops::Range;

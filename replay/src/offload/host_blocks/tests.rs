@@ -1,4 +1,4 @@
-//! The host's blocks beside vLLM's rules in their plain form: one list, in which every use of a chain moves each of its blocks.
+//! The host's blocks compared with vLLM's rules in their plain form: one list, in which every use of a chain moves each of its blocks.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -37,7 +37,7 @@ pub struct Profile {
     pub prompts: Prompts,
     /// The sessions of the stage, in place of single requests.
     sessions: Option<GeneratedSessions>,
-    /// `load.interval` in ns: the pause between stages, beside the time to close one and start the next.
+    /// `load.interval` in ns: the pause between stages, in addition to the time to close one and start the next.
     pub interval_ns: u64,
     /// Most requests in flight of a constant or poisson stage, `num_workers × worker_max_concurrency`; `None` without
     /// `num_workers`. Further requests are sent as soon as one is finished.

@@ -148,7 +148,7 @@ fn random_and_synthetic_lengths() {
 }
 
 #[test]
-fn defaults_of_inference_perf_are_told() {
+fn defaults_of_inference_perf_are_reported() {
     let profile = parse(&format!("{LOAD}data: {{type: shared_prefix, shared_prefix: {{question_len: 7}}}}")).unwrap();
     assert_eq!(profile.notes.len(), 4);
     assert!(profile.notes[0].contains("data.shared_prefix.num_groups is not given"), "{:?}", profile.notes);
@@ -224,7 +224,7 @@ fn unknown_keys_anywhere_are_errors() {
 }
 
 #[test]
-fn all_wrong_values_are_told_at_once() {
+fn all_wrong_values_are_reported_at_once() {
     let error = error(
         "load: {type: constant, interval: -1, stages: [{rate: 0, duration: 60}, {rate: .nan, duration: -5}, {rate: -2.5}, \
          {rate: .inf, duration: 0}, {rate: 0.5, duration: 1}, {rate: fast, duration: 1e9}, 7]}\n\

@@ -101,7 +101,7 @@ impl SessionList {
 
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
-        let listed = Listed { sessions: Arc::clone(&self.sessions), started: 0 };
+        let listed = ListedSessions { sessions: Arc::clone(&self.sessions), started: 0 };
         SessionLoad::new(Box::new(listed), self.num_requests())
     }
 
@@ -121,18 +121,18 @@ fn num_turns(sessions: &[Session]) -> u64 {
     sessions.iter().map(|session| session.turns.len() as u64).sum()
 }
 
-struct Listed {
+struct ListedSessions {
     sessions: Arc<[Session]>,
     started: usize,
 }
 
-impl Listed {
+impl ListedSessions {
     fn turn(&self, place: SessionTurn) -> Option<&Turn> {
         self.sessions.get(place.session as usize)?.turns.get(place.turn as usize)
     }
 }
 
-impl Script for Listed {
+impl Script for ListedSessions {
     fn next_start_ns(&self) -> Option<u64> {
         self.sessions.get(self.started).map(Session::start_ns)
     }
@@ -158,7 +158,7 @@ impl Script for Listed {
 
 /// Returns the content of each turn of a session, and the number of turns that drop a part of the text before them.
 ///
-/// `lengths` are tokens of prompt and output, `prefix` is what other sessions share, and `name` tells the session from others. A prompt
+/// `lengths` are tokens of prompt and output, `prefix` is what other sessions share, and `name` identifies the session. A prompt
 /// that is at least as long as all of the turn before, begins with it. A shorter one that is as long as the prompt before, begins with
 /// that prompt: its output was dropped, as is done with reasoning. A still shorter one begins with the prefix alone.
 pub(in super::super) fn grown(prefix: Option<Segment>, name: u64, lengths: &[(u32, u32)]) -> (Vec<Content>, usize) {

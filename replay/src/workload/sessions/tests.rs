@@ -148,7 +148,7 @@ fn a_list_keeps_its_think_times_and_earliest_times() {
 }
 
 #[test]
-fn every_wrong_figure_is_told() {
+fn every_wrong_figure_is_reported() {
     let wrong = SessionShape { turns: 0, input: NormalLengths::fixed(0), think_time_s: f64::NAN, ..shape(1, 0.0) };
     let error = GeneratedSessions::new(SessionStarts::Concurrency(0), 0, wrong, 0).unwrap_err().to_string();
     for part in ["concurrency = 0", "number of sessions = 0", "turns = 0", "input length = 0", "think_time_s = NaN"] {

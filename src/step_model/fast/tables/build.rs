@@ -72,7 +72,7 @@ impl OperatorTables {
         Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
             tokens: table(&by_tokens, most_tokens, one, TOKENS),
-            decodes_beside: table(&beyond_tokens(DECODES, 1), most_decodes, one, DECODES),
+            decodes_with_chunks: table(&beyond_tokens(DECODES, 1), most_decodes, one, DECODES),
             sampled: table(&by_sampled, most_decodes, one, SAMPLED),
             chunks: [
                 table(&by_chunk, most_tokens, one, CHUNK),
@@ -229,12 +229,12 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
             let fast = timer.fast_prefill(&heads);
             let tokens = (0..=MOST_PROMPT_TOKENS).filter(|_| heads.window == Window::Full);
             let prompt_us = tokens.map_while(|tokens| timer.prompt_us(&heads, f64::from(tokens.max(1)))).collect();
-            chunks.push((heads, ChunkAttention { calls, fast, prompt_us, splits_per_key, beside: None }));
+            chunks.push((heads, ChunkAttention { calls, fast, prompt_us, splits_per_key, shared_decode: None }));
         }
     }
     let chunks = chunks.into_iter().map(|(heads, attention)| {
-        let beside = decode_heads.iter().position(|decodes| is_measured && share_a_call(decodes, &heads));
-        ChunkAttention { beside, ..attention }
+        let shared_decode = decode_heads.iter().position(|decodes| is_measured && share_a_call(decodes, &heads));
+        ChunkAttention { shared_decode, ..attention }
     });
     let chunks: Vec<ChunkAttention> = chunks.collect();
     let is_finite = decodes.iter().all(|attention: &DecodeAttention| attention.call_us.is_finite())

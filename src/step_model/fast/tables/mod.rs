@@ -36,7 +36,7 @@ pub(in crate::step_model) struct OperatorTables {
     /// Operators of a step with prefill chunks, by its tokens.
     tokens: GroupTable,
     /// Operators that decodes add to a step with prefill chunks, by their number.
-    decodes_beside: GroupTable,
+    decodes_with_chunks: GroupTable,
     /// By sampled tokens.
     sampled: GroupTable,
     /// By prefill tokens, by their cached tokens, by both together.
@@ -68,7 +68,7 @@ pub(in crate::step_model) struct StepTables {
     launches: Launches,
     by_decodes: RowTable,
     by_tokens: RowTable,
-    by_decodes_beside_chunks: RowTable,
+    by_decodes_with_chunks: RowTable,
     by_sampled: RowTable,
     by_chunk_tokens: RowTable,
     by_chunk_context_tokens: RowTable,
@@ -160,7 +160,7 @@ impl StepTables {
             launches: operators.launches,
             by_decodes,
             by_tokens,
-            by_decodes_beside_chunks: operators.decodes_beside.folded(&factors, |_| 0.0),
+            by_decodes_with_chunks: operators.decodes_with_chunks.folded(&factors, |_| 0.0),
             by_sampled,
             by_chunk_tokens,
             by_chunk_context_tokens,
@@ -174,7 +174,7 @@ impl StepTables {
         let rows = [
             &tables.by_decodes,
             &tables.by_tokens,
-            &tables.by_decodes_beside_chunks,
+            &tables.by_decodes_with_chunks,
             &tables.by_sampled,
             &tables.by_chunk_tokens,
             &tables.by_chunk_context_tokens,
@@ -240,7 +240,7 @@ impl StepTables {
         total.add(self.by_sampled.at(sums.num_sampled)?);
         let (tokens, context) = (sums.prefill_tokens, sums.prefill_context_tokens);
         for (table, count) in [
-            (&self.by_decodes_beside_chunks, num_decodes),
+            (&self.by_decodes_with_chunks, num_decodes),
             (&self.by_chunk_tokens, tokens),
             (&self.by_chunk_context_tokens, context),
             (&self.by_chunk_kv_tokens, tokens + context),
@@ -268,7 +268,7 @@ impl StepTables {
             let window = sums.windows.get(attention.calls.window_index)?;
             let (pairs, kv_tokens) = (real_wide(window.prefill_pairs), real(window.prefill_kv_tokens));
             let chunks = Chunks::new(query_tokens, squared_tokens, pairs, kv_tokens);
-            let decodes = attention.beside.and_then(|index| self.decode_attention.get(index));
+            let decodes = attention.shared_decode.and_then(|index| self.decode_attention.get(index));
             let read_us = match (&attention.fast, decodes) {
                 (Some(fast), Some(decodes)) if chunks.cached_keys > 0.0 && fast.reads_cache => {
                     let (readers, keys) = fast.readers(&chunks, num_chunks);
@@ -277,7 +277,7 @@ impl StepTables {
                 _ => 0.0,
             };
             let mut call = attention.call(&chunks, num_chunks, tokens, read_us);
-            if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
+            if let Some(Some(decodes)) = attention.shared_decode.and_then(|index| spans.get(index)) {
                 call.us = attention.added(call, num_chunks, &chunks, decodes);
             }
             total.add(attention.calls.total(call));

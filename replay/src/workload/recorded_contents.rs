@@ -3,17 +3,17 @@
 use super::{Content, Workload, WorkloadRequest};
 
 /// A workload that records the contents of the prompts that it sends.
-pub struct KeptContents<'a> {
+pub struct RecordedContents<'a> {
     workload: &'a mut dyn Workload,
     /// The [`content`](WorkloadRequest::content) of every request that was sent, in order; empty if contents are not kept.
     pub contents: Vec<Option<Content>>,
     has_contents: bool,
 }
 
-impl<'a> KeptContents<'a> {
+impl<'a> RecordedContents<'a> {
     /// Sends the requests of `workload`, and keeps their contents if `has_contents`.
     pub fn of(workload: &'a mut dyn Workload, has_contents: bool) -> Self {
-        KeptContents { workload, contents: Vec::new(), has_contents }
+        RecordedContents { workload, contents: Vec::new(), has_contents }
     }
 
     /// Drops what is kept of the first requests, which were sent but have no records, as those before a server is added.
@@ -23,7 +23,7 @@ impl<'a> KeptContents<'a> {
     }
 }
 
-impl Workload for KeptContents<'_> {
+impl Workload for RecordedContents<'_> {
     fn next_arrival_ns(&self) -> Option<u64> {
         self.workload.next_arrival_ns()
     }
