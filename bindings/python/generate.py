@@ -40,8 +40,10 @@ Raises:
 SCHEDULER = "vLLM's engine arguments for the scheduler and the KV cache. None is vLLM's default."
 CLOSED_LOOP = "Equal requests, `concurrency` of them in flight. A finished request is replaced immediately."
 OPEN_LOOP = "Equal requests at random times, `request_rate` per second on average."
-SESSIONS = """Sessions of several turns. The prompt of a turn is the turn before with its output, then `input_len` new tokens. A turn is sent when the
-turn before has finished. Give `request_rate` or `concurrency`."""
+SESSIONS = (
+    "Sessions of several turns. The prompt of a turn is the turn before with its output, then `input_len` new tokens. "
+    "A turn is sent when the turn before has finished. Give `request_rate` or `concurrency`."
+)
 
 # A class has the arguments of a section, the first ones in this order, or only those that are listed.
 CLASSES = [

@@ -81,7 +81,24 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no deployment": (lambda: StepModel("llama-2-7b", "h100", 4), TypeError, "4 must be a ridgepoint.Deployment"),  # type: ignore[arg-type]
     "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[arg-type]
     "too large": (lambda: Deployment(max_num_seqs=2**32), RidgepointError, "max_num_seqs = 4294967296 must be a whole number from 1 to"),
-    "negative": (lambda: Deployment(max_model_len=-1), RidgepointError, "max_model_len = -1"),
+    "negative": (
+        lambda: Deployment(max_model_len=-1, block_size=-2),
+        RidgepointError,
+        "max_model_len = -1 must be a whole number from 1 to 4294967295(.|\n)*block_size = -2"
+        "|block_size = -2(.|\n)*max_model_len = -1 must be a whole number from 1 to 4294967295",
+    ),
+    "text": (lambda: Deployment(block_size="16"), TypeError, "block_size = '16' must be a whole number"),  # type: ignore[arg-type]
+    "number": (lambda: Deployment(kv_cache_dtype=8), TypeError, "kv_cache_dtype = 8 must be a text"),  # type: ignore[arg-type]
+    "one size": (
+        lambda: Deployment(cudagraph_capture_sizes=8),  # type: ignore[arg-type]
+        TypeError,
+        "cudagraph_capture_sizes = 8 must be a list of whole numbers",
+    ),
+    "key": (
+        lambda: Deployment(override_generation_config={"temprature": 0}),
+        RidgepointError,
+        "override_generation_config.temprature is not a known key: did you mean temperature",
+    ),
     "half": (lambda: Deployment(block_size=16.0), TypeError, "block_size = 16.0 must be a whole number"),  # type: ignore[arg-type]
     "truth": (lambda: Deployment(tensor_parallel_size=True), TypeError, "tensor_parallel_size = True"),
     "switch": (lambda: Deployment(enforce_eager=1), TypeError, "enforce_eager = 1 must be True or False"),  # type: ignore[arg-type]
@@ -104,6 +121,11 @@ def test_what_cannot_be_says_why(case: str) -> None:
 def test_numbers_of_numpy_are_whole_numbers() -> None:
     deployment = Deployment(tensor_parallel_size=np.int64(2), gpu_memory_utilization=np.float32(0.5))  # type: ignore[arg-type]
     assert (type(deployment.tensor_parallel_size), deployment.gpu_memory_utilization) == (int, 0.5)
+    # Also within a mapping, and in an array of sizes.
+    sampling = Deployment(override_generation_config={"temperature": np.float32(0.5), "top_k": np.int64(5)})
+    assert StepModel("llama-2-7b", "h100", sampling).step_time_us(*BATCH) > 0
+    sizes = Deployment(cudagraph_capture_sizes=np.array([1, 2, 4]))  # type: ignore[arg-type]
+    assert sizes == Deployment(cudagraph_capture_sizes=(1, 2, 4))
 
 
 def test_the_engine_chooses_the_kernels() -> None:

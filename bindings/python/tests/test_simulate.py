@@ -222,6 +222,9 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "lengths": (lambda s: simulate(s, ClosedLoop(2, 0, 0)), RidgepointError, "input_len = 0.*output_len = 0"),
     "negative": (lambda s: simulate(s, ClosedLoop(-2, 5, 5)), RidgepointError, "concurrency = -2"),
     "half": (lambda s: simulate(s, ClosedLoop(2, 5.5, 5)), TypeError, "input_len = 5.5"),  # type: ignore[arg-type]
+    "text": (lambda s: ClosedLoop(2, "5", 5), TypeError, "input_len = '5' must be a whole number"),  # type: ignore[arg-type]
+    "none": (lambda s: ClosedLoop(2, 5, None), TypeError, "ClosedLoop needs output_len"),  # type: ignore[arg-type]
+    "no tier": (lambda s: Scheduler(kv_offload=5), TypeError, "kv_offload = 5 must be a ridgepoint.KvOffload"),  # type: ignore[arg-type]
     "load": (lambda s: simulate(s, "profile.yaml"), TypeError, "'profile.yaml' must be a Profile"),  # type: ignore[arg-type]
     "steps": (lambda s: simulate("llama", ClosedLoop(1, 1, 1)), TypeError, "'llama' must be"),  # type: ignore[arg-type]
     "file": (lambda s: simulate(s, Profile("/no/such.yaml")), RidgepointError, "/no/such.yaml"),

@@ -158,8 +158,7 @@ class OpenLoop(Arguments):
 @dataclass(frozen=True, repr=False)
 class Sessions(Arguments):
     """Sessions of several turns. The prompt of a turn is the turn before with its output, then `input_len` new tokens. A turn is sent when
-    the
-    turn before has finished. Give `request_rate` or `concurrency`.
+    the turn before has finished. Give `request_rate` or `concurrency`.
     """
 
     _section = "load"

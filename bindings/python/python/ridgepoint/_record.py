@@ -8,6 +8,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from . import _native
 from ._native import RidgepointError
 
@@ -51,14 +53,19 @@ def columns(rows: Iterable[Any], kind: type[Any]) -> dict[str, list[Any]]:
     return {field.name: [getattr(row, field.name) for row in listed] for field in dataclasses.fields(kind)}
 
 
-def whole_number(name: str, value: Any, least: int = 0, most: int = MOST_UINT32) -> int:
-    """Checks that `value` is a whole number within bounds. numpy integers are allowed."""
+def index(name: str, value: Any) -> int:
+    """Checks that `value` is a whole number. numpy integers are allowed."""
     if isinstance(value, bool):
         raise TypeError(f"{name} = {value} must be a whole number")
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} = {value!r} must be a whole number") from None
+
+
+def whole_number(name: str, value: Any, least: int = 0, most: int = MOST_UINT32) -> int:
+    """Checks that `value` is a whole number within bounds."""
+    number = index(name, value)
     if not least <= number <= most:
         raise RidgepointError(f"{name} = {number} must be from {least} to {most}")
     return number
@@ -94,6 +101,8 @@ class Arguments:
             value = getattr(self, field.name)
             if value is not None:
                 object.__setattr__(self, field.name, _of_kind(field.name, str(field.type), value))
+            elif field.default is dataclasses.MISSING:
+                raise TypeError(f"{type(self).__name__} needs {field.name}")
         _native.check_arguments(self._section, self._json())
 
     def __repr__(self) -> str:
@@ -101,30 +110,39 @@ class Arguments:
         given = ", ".join(f"{name}={value!r}" for name, value in values if value is not None)
         return f"{type(self).__name__}({given})"
 
-    def _given(self) -> dict[str, Any]:
+    def _json(self) -> str:
         """The values that were given, but for nested objects of this package."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return {name: value for name, value in values.items() if value is not None and not dataclasses.is_dataclass(value)}
+        given = {name: value for name, value in values.items() if value is not None and not dataclasses.is_dataclass(value)}
+        return json.dumps(given, default=_plain)
 
-    def _json(self) -> str:
-        return json.dumps(self._given())
+
+def _plain(value: Any) -> Any:
+    """Returns what lies within a mapping as JSON has it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} must be a number, a text, a list or a mapping")
 
 
 def _of_kind(name: str, kind: str, value: Any) -> Any:
-    """Returns a value as its field's type. numpy's numbers are allowed."""
-    if isinstance(value, str) and ("str" in kind or "Literal" in kind):
+    """Returns a value as its field's type. numpy's numbers are allowed. The schema's reader judges the range."""
+    kinds = [one.split("[")[0] for one in kind.split(" | ")]
+    if isinstance(value, str) and ("str" in kinds or "Literal" in kinds):
         return value
-    if isinstance(value, Mapping) and "Mapping" in kind:
+    if isinstance(value, Mapping) and "Mapping" in kinds:
         return dict(value)
-    if kind.startswith("tuple"):
-        return tuple(_of_kind(name, "int", one) for one in value)
-    if kind.startswith("int"):
-        return whole_number(name, value, most=MOST_UINT64)
-    if kind.startswith("float"):
-        return real_number(name, value)
-    if kind.startswith("bool"):
-        return switch(name, value)
-    if kind.startswith("KvOffload"):
+    if dataclasses.is_dataclass(value) and "KvOffload" in kinds:
         return value
-    wanted = "mapping" if "Mapping" in kind else "text"
-    raise TypeError(f"{name} = {value!r} must be a {wanted}")
+    if isinstance(value, Iterable) and "tuple" in kinds:
+        return tuple(index(name, one) for one in value)
+    match kinds[0]:
+        case "int":
+            return index(name, value)
+        case "float":
+            return real_number(name, value)
+        case "bool":
+            return switch(name, value)
+    wanted = {"Mapping": "mapping", "KvOffload": "ridgepoint.KvOffload", "tuple": "list of whole numbers"}
+    raise TypeError(f"{name} = {value!r} must be a {wanted.get(kinds[0], 'text')}")

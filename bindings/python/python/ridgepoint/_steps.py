@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._arguments import Deployment, Efficiency, Engine
-from ._record import columns, real_number, record, whole_number
+from ._record import columns, record, whole_number
 
 if TYPE_CHECKING:
     from typing_extensions import Self
