@@ -1,9 +1,10 @@
 //! The engine arguments that only the scheduler uses.
 
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Kind, Section};
+use ridgepoint::arguments::{Kind, Section, ServedOn};
 use ridgepoint::input::NumberRange;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Order of waiting requests, and choice of the request to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub enum SchedulingPolicy {
 }
 
 arguments! {
-    /// Arguments of the scheduler, under vLLM's names and with the defaults of vLLM 0.16.
+    /// Arguments of the scheduler, under vLLM's names and with vLLM's defaults.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -41,7 +42,16 @@ arguments! {
     scheduling_policy: SchedulingPolicy = SchedulingPolicy::Fcfs, "Order of waiting requests: first come, first served, or lowest priority value first",
         Kind::Name(&["fcfs", "priority"]), value("POLICY"), default("fcfs");
     async_scheduling: bool = true, "Schedule the next step while one runs",
-        Kind::Switch, default("true");
+        Kind::Switch, default("true; false before vLLM 0.14"), rule(before_0_14);
+}
+
+/// Whether a step is scheduled while another runs, by default.
+///
+/// # Source
+/// `SchedulerConfig.async_scheduling` (`vllm/config/scheduler.py`): false up to vLLM 0.13.0, chosen by the engine since 0.14.0. The
+/// other engines overlap scheduling by default.
+fn before_0_14(on: &ServedOn<'_>) -> Option<Value> {
+    (on.engine.vllm_version() < (0, 14)).then_some(Value::Bool(false))
 }
 
 impl SchedulerOptions {

@@ -1,11 +1,18 @@
 //! What a user can say to ridgepoint, each thing described once. An [`Argument`] is a row: the engine's own name, other names, the
 //! kind of value, the default, what it needs and excludes, and whether it is modelled. From the rows follow the readers of files and
-//! bodies, the flags of the command, the schemas of the server and the tables in the documents. Uses `input`.
+//! bodies, the flags of the command, the schemas of the server and the tables in the documents. Uses `engine`, `hardware`, `input`.
 
 mod kind;
 mod read;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::hardware::Hardware;
 
 pub use kind::Kind;
 pub use read::{ArgumentRows, Given};
@@ -78,6 +85,18 @@ impl Section {
     }
 }
 
+/// What a default may depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct ServedOn<'a> {
+    /// The engine, with its version.
+    pub engine: &'a Engine,
+    /// The GPU.
+    pub hardware: &'a Hardware,
+}
+
+/// A default that the engine chooses by its version or by the GPU; `None` where the field's own default holds.
+pub type DefaultRule = fn(&ServedOn<'_>) -> Option<Value>;
+
 /// One thing that a user can say. Rows are made by [`Argument::new`] and the methods after it, in constants.
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
@@ -93,6 +112,8 @@ pub struct Argument {
     pub must_be: Option<&'static str>,
     /// The default or the rule that it follows, in words; empty where none is worth a word.
     pub default: &'static str,
+    /// The rule that the default follows, if one value does not hold for all engines and GPUs.
+    pub rule: Option<DefaultRule>,
     /// What a user reads about it: a sentence without its full stop.
     pub help: &'static str,
     /// Placeholder of the value in help, as `N`.
@@ -127,6 +148,7 @@ impl Argument {
             kind,
             must_be: None,
             default: "",
+            rule: None,
             help,
             value_name: kind.value_name(),
             needs: &[],
@@ -173,6 +195,13 @@ impl Argument {
     #[must_use]
     pub const fn default(mut self, default: &'static str) -> Self {
         self.default = default;
+        self
+    }
+
+    /// Sets the rule that the default follows.
+    #[must_use]
+    pub const fn rule(mut self, rule: DefaultRule) -> Self {
+        self.rule = Some(rule);
         self
     }
 
@@ -256,6 +285,21 @@ impl Argument {
     }
 }
 
+/// Returns the default of a field that follows a rule, and notes it; `None` where no rule holds or the field was given.
+#[doc(hidden)]
+pub fn ruled_default<T: DeserializeOwned>(
+    rows: &[Argument],
+    field: &str,
+    given: &BTreeSet<String>,
+    on: &ServedOn<'_>,
+    notes: &mut Vec<String>,
+) -> Option<T> {
+    let rule = rows.iter().find(|row| row.name == field).filter(|_| !given.contains(field))?.rule?;
+    let value = rule(on)?;
+    notes.push(format!("{field} = {value} is the default of {}", on.engine));
+    T::deserialize(value).ok()
+}
+
 /// Declares a struct whose fields are arguments, with the rows that describe them.
 ///
 /// Each field is written once: `name: Type = default, "help", kind, method(..)…;`. It expands to the public field with that help as its
@@ -288,6 +332,21 @@ macro_rules! arguments {
             /// Takes the fields from values that were read; those that were not given have their defaults.
             pub fn from_given(given: &$crate::arguments::Given) -> Self {
                 $name { $( $field: given.get(stringify!($field)).unwrap_or_else(|| $default), )* }
+            }
+
+            /// Takes the defaults that follow a rule for fields that are not among those `given`. A note says which.
+            #[must_use]
+            pub fn with_ruled_defaults(
+                mut self,
+                given: &std::collections::BTreeSet<String>,
+                on: &$crate::arguments::ServedOn<'_>,
+                notes: &mut Vec<String>,
+            ) -> Self {
+                $( if let Some(value) =
+                    $crate::arguments::ruled_default($rows, stringify!($field), given, on, notes) {
+                    self.$field = value;
+                } )*
+                self
             }
         }
     };

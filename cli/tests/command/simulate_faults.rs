@@ -354,7 +354,7 @@ fn wrong_usage_exits_with_2() {
     fails(&format!("{SERVER} --concurrency 0 --input-len 5 --output-len 5"), &["'0'", "--concurrency"]);
     fails(&format!("{SERVER} --concurrency 1 --input-len 0 --output-len 5"), &["'0'", "--input-len"]);
     fails(&format!("{SERVER} --concurrency 4294967296 --input-len 5 --output-len 5"), &["4294967296"]);
-    fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a number of at least 0"]);
+    fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a number of GiB, at least 0"]);
     simulate(&format!("{SERVER} {LOOP} --cpu-offload-gb 13.1")).fails(
         1,
         &["cpu_offload_gb", "is more than the 13.0", "GiB of weights that the layers", "see --cpu-offload-gb"],

@@ -17,6 +17,7 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
+use ridgepoint::arguments::ServedOn;
 use ridgepoint::hardware::Architecture;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
@@ -86,11 +87,8 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::for_engine(&model, &hardware, &served, &launched)?;
     let mut engine = EngineConfig::with_capacity(&served, &capacity);
-    engine.scheduler.async_scheduling = server.scheduler.async_scheduling;
-    if !server.given.contains("async_scheduling") && !schedules_ahead(&launched) {
-        engine.scheduler.async_scheduling = false;
-        notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
-    }
+    let on = ServedOn { engine: &launched, hardware: &hardware };
+    engine.scheduler = server.scheduler.with_ruled_defaults(&server.given, &on, &mut notes);
     engine.validate()?;
 
     let num_requests = REQUESTS_PER_SLOT * u64::from(row.concurrency);
@@ -130,15 +128,6 @@ fn engine(row: &ClosedLoopRow) -> Engine {
     let release = row.backend_version.as_deref().and_then(|version| Engine::parse(&row.backend, Some(version)));
     let newest = || Engine::parse(&row.backend, None).filter(|engine| !engine.is_vllm());
     release.or_else(newest).unwrap_or_default()
-}
-
-/// Whether the engine schedules a step while another runs, by default.
-///
-/// # Source
-/// `SchedulerConfig.async_scheduling` (`vllm/config/scheduler.py`): false up to vLLM 0.13.0, chosen by the engine since
-/// 0.14.0. The other engines overlap scheduling by default.
-fn schedules_ahead(engine: &Engine) -> bool {
-    engine.vllm_version() >= (0, 14)
 }
 
 /// The row's format of the KV cache, or that of its launch command. A row without either has fp8 on Blackwell, and vLLM's `auto`

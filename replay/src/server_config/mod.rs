@@ -22,6 +22,7 @@ use ridgepoint::Deployment;
 use ridgepoint::Hardware;
 use ridgepoint::Model;
 use ridgepoint::Result;
+use ridgepoint::arguments::ServedOn;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::kv_capacity::KvCapacity;
@@ -215,7 +216,11 @@ impl ServerConfig {
         let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
         let mut config = EngineConfig {
             num_gpu_blocks,
-            scheduler: self.scheduler,
+            scheduler: self.scheduler.with_ruled_defaults(
+                &self.given,
+                &ServedOn { engine: kernels, hardware },
+                &mut notes,
+            ),
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };

@@ -260,3 +260,17 @@ fn the_server_of_an_experiment_takes_vllms_key() {
     let refused = parse("generation_config: /models/mine\n").unwrap_err().to_string();
     assert!(refused.contains(r#"generation_config = "/models/mine" must be auto or vllm"#), "{refused}");
 }
+
+#[test]
+fn a_default_follows_the_version_of_the_engine_unless_it_is_given() {
+    let on = |version: &str, more: &str| {
+        let server = parse(more).unwrap();
+        let (model, hardware) = (server.find_model(None).unwrap().0, server.find_hardware(None).unwrap());
+        let kernels = ridgepoint::Engine::parse("vllm", Some(version)).unwrap();
+        let served = server.engine_config(&model, &hardware, &kernels).unwrap();
+        (served.config.scheduler.async_scheduling, served.notes.iter().any(|note| note.contains("is the default of")))
+    };
+    assert_eq!([on("0.13", ""), on("0.14", "")], [(false, true), (true, false)]);
+    assert_eq!(on("0.12", "async-scheduling: true\n"), (true, false));
+    assert_eq!(on("0.24", "no-async-scheduling: true\n"), (false, false));
+}

@@ -95,7 +95,7 @@ class Scheduler(Arguments):
     scheduling_policy: Literal["fcfs", "priority"] | None = None
     """Order of waiting requests: first come, first served, or lowest priority value first. Defaults to fcfs."""
     async_scheduling: bool | None = None
-    """Schedule the next step while one runs. Defaults to true."""
+    """Schedule the next step while one runs. Defaults to true; false before vLLM 0.14."""
     kv_offloading_size: float | None = None
     """Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back."""
     kv_offloading_backend: Literal["native"] | None = None
