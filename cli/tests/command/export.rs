@@ -40,6 +40,9 @@ fn a_file_has_its_provenance_the_correction_and_finite_numbers() {
         (&2.into(), &64.into())
     );
     assert!(!text[text.find("\"by_decodes\"").unwrap()..].contains("null"));
+    // Readers in other languages find these by their keys, whatever the fields are called here.
+    assert!(tables["by_decodes_beside_chunks"].is_array(), "{:?}", tables.as_object().unwrap().keys());
+    assert_eq!(tables["chunk_attention"][0]["beside"], 0);
 
     let said = export(&format!("--model llama-3.1-8b --hardware h100 --tp 2 --correction none --out {out}"));
     assert!(said.stdout.contains("tables.json: llama-3.1-8b on 2 NVIDIA H100"), "{}", said.stdout);

@@ -84,6 +84,7 @@ pub(super) struct ChunkAttention {
     /// Blocks of threads for each query head that a cached key is worth.
     pub(super) splits_per_key: f64,
     /// Index of the decode attention that shares its call.
+    #[serde(rename = "beside")]
     pub(super) shared_decode: Option<usize>,
 }
 

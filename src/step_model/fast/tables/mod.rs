@@ -68,6 +68,7 @@ pub(in crate::step_model) struct StepTables {
     launches: Launches,
     by_decodes: RowTable,
     by_tokens: RowTable,
+    #[serde(rename = "by_decodes_beside_chunks")]
     by_decodes_with_chunks: RowTable,
     by_sampled: RowTable,
     by_chunk_tokens: RowTable,
