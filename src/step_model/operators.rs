@@ -303,18 +303,17 @@ mod tests {
         let server = steps("qwen2.5-7b", GenerationConfig::Auto);
         for (own, penalised) in [(greedy, 4.0), (no_top_k, 4.0), (SamplingParams::default(), 4.0)] {
             let deployment = Deployment { override_generation_config: own, ..Deployment::default() };
-            let explicit =
-                StepModel::with_options(&model, &gpu, &deployment, &Options::uncorrected()).expect("possible");
+            let given = StepModel::with_options(&model, &gpu, &deployment, &Options::uncorrected()).expect("possible");
             let requests = server.with_own_sampling(&[OwnSampling::from(&own)]);
-            assert_eq!(requests.step_time_us(&batch()), explicit.step_time_us(&batch()));
+            assert_eq!(requests.step_time_us(&batch()), given.step_time_us(&batch()));
             assert_eq!(
                 requests.estimate(&batch()).expect("possible").step_time_us,
-                explicit.estimate(&batch()).expect("possible").step_time_us
+                given.estimate(&batch()).expect("possible").step_time_us
             );
             assert_eq!(requests.basis(&batch()).get(Term::PenalisedRequests), penalised);
             let (batch, own) = (batch(), [OwnSampling::from(&own)]);
             let step = Step::from(&batch).with_own_sampling(&own);
-            assert_eq!(server.step_time_us(step), explicit.step_time_us(&batch));
+            assert_eq!(server.step_time_us(step), given.step_time_us(&batch));
             let (shared, of_server) = (step.with_shared_kv_tokens(100), Step::from(&batch).with_shared_kv_tokens(100));
             assert_eq!(server.step_time_us(shared), requests.step_time_us(of_server));
             assert_eq!(server.estimate_unchecked(shared), requests.estimate_unchecked(of_server));
