@@ -22,8 +22,8 @@ const MODEL_SD_SHARE: f64 = 0.5;
 
 /// Serving runs narrow the prior of any model to this share of its standard deviations. The share was chosen by the errors of
 /// models that were left out of the fit of 31 public runs: 3.6, 3.4 and 2.9 % of E2E in the median with 1, ½ and ¼, and 2.2 % without a
-/// correction; of 13 runs the worst is 12.1 % with 1 and 12.52 % with ¼.
-const ANY_MODEL_SD_SHARE: f64 = 0.3;
+/// correction, all with the tables of that time; of 13 runs the worst is 12.1 % with 1 and 12.52 % with ¼.
+const SERVING_RUNS_SD_SHARE: f64 = 0.3;
 
 /// Number of runs that the prior's scatter counts as.
 const PRIOR_RUNS: f64 = 2.0;
@@ -70,7 +70,7 @@ impl Prior {
     /// [`Prior::of_any_model`] for serving runs, whose figures sum so many steps that they identify few coefficients. The runs
     /// of one model count as one.
     pub fn of_serving_runs() -> Self {
-        Prior { sd_share: ANY_MODEL_SD_SHARE, counts_models: true, ..Prior::of_any_model() }
+        Prior { sd_share: SERVING_RUNS_SD_SHARE, counts_models: true, ..Prior::of_any_model() }
     }
 
     /// For one model, around the global correction that is built in.
