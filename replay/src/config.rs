@@ -12,6 +12,7 @@ pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
 /// vLLM's scheduler and cache configuration, under vLLM's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EngineConfig {
     /// Maximum number of requests in a step.
@@ -180,6 +181,22 @@ mod tests {
         assert_eq!(problems(|_| ()), "");
         let short = problems(|config| config.num_gpu_blocks = 256);
         assert!(short.contains("holds 4080 tokens") && short.contains("at least 257 blocks"), "{short}");
+    }
+
+    #[test]
+    fn a_configuration_is_read_back_and_no_key_is_unknown_or_missing() {
+        let config = EngineConfig::new(&Deployment::default(), 4096, 257);
+        let json = serde_json::to_value(&config).unwrap();
+        assert_eq!(serde_json::from_value::<EngineConfig>(json.clone()).unwrap(), config);
+        let fault = |change: fn(&mut serde_json::Map<String, serde_json::Value>)| {
+            let mut json = json.clone();
+            change(json.as_object_mut().unwrap());
+            serde_json::from_value::<EngineConfig>(json).unwrap_err().to_string()
+        };
+        let unknown = fault(|json| drop(json.insert("async_schedulin".to_owned(), true.into())));
+        assert!(unknown.contains("unknown field `async_schedulin`"), "{unknown}");
+        let missing = fault(|json| drop(json.remove("async_scheduling")));
+        assert!(missing.contains("missing field `async_scheduling`"), "{missing}");
     }
 
     #[test]

@@ -21,7 +21,6 @@ pub enum SchedulingPolicy {
 arguments! {
     /// Arguments of the scheduler, under vLLM's names and with vLLM's defaults.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-    #[serde(default)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub struct SchedulerOptions,
     /// The rows of [`SchedulerOptions`].
@@ -33,10 +32,10 @@ arguments! {
         Kind::Switch, default("true");
     long_prefill_token_threshold: u32 = 0, "Most tokens of one prompt in a step; 0 sets no limit",
         Kind::Tokens(0, u32::MAX as u64), default("0");
-    #[serde(skip_serializing_if = "ridgepoint::units::is_zero")]
+    #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
     watermark: f64 = 0.0, "Share of the KV blocks that the admission of a waiting request leaves free while others run",
         Kind::Number(NumberRange::between(0.0, 1.0_f64.next_down(), "")), must_be("a share of the blocks, at least 0 and below 1"), value("SHARE"), default("0");
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     scheduler_reserve_full_isl: bool = false, "Admit a prompt only if the free KV blocks hold all of it, not only its first chunk",
         Kind::Switch, default("false; vLLM sets it since 0.19");
     scheduling_policy: SchedulingPolicy = SchedulingPolicy::Fcfs, "Order of waiting requests: first come, first served, or lowest priority value first",
