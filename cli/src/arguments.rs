@@ -5,7 +5,7 @@ use ridgepoint::Error;
 use ridgepoint::input::did_you_mean;
 use ridgepoint_lab::argument_report::{ArgumentEntry, ArgumentReport};
 
-use crate::flags::heading;
+use crate::flags::{flag, heading, with_default};
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::Page;
 
@@ -22,7 +22,7 @@ pub struct ArgumentsArgs {
 /// # Errors
 /// A name of no argument and no section.
 pub fn run(args: &ArgumentsArgs) -> Result<Outcome<ArgumentReport>, Failure> {
-    let mut report = ArgumentReport::new();
+    let mut report = ArgumentReport::list();
     let Some(name) = &args.name else { return Ok(Outcome::of(report)) };
     let wanted = name.trim_start_matches('-').replace('-', "_").to_lowercase();
     let names: Vec<&str> = report
@@ -52,8 +52,8 @@ impl Report for ArgumentReport {
 
 /// The names of an argument as flags.
 fn flags(of: &ArgumentEntry) -> String {
-    let flag = |name: &&str| format!("--{}", name.replace('_', "-"));
-    std::iter::once(&of.name).chain(of.aliases).map(flag).collect::<Vec<_>>().join(", ")
+    let names = std::iter::once(&of.name).chain(of.aliases);
+    names.map(|name| format!("--{}", flag(name))).collect::<Vec<_>>().join(", ")
 }
 
 fn list(arguments: &[ArgumentEntry], page: &mut Page) {
@@ -61,7 +61,7 @@ fn list(arguments: &[ArgumentEntry], page: &mut Page) {
         let modelled: Vec<&ArgumentEntry> = of_section.iter().filter(|of| of.support == "modelled").collect();
         if let Some(first) = modelled.first() {
             page.line(heading(first.section));
-            modelled.iter().for_each(|of| page.paragraph(&label(of), &meaning(of)));
+            modelled.iter().for_each(|of| page.paragraph(&label(of), &with_default(of.help, of.default)));
             page.blank();
         }
     }
@@ -85,11 +85,6 @@ fn list(arguments: &[ArgumentEntry], page: &mut Page) {
 
 fn label(of: &ArgumentEntry) -> String {
     format!("  {:<29} ", of.name)
-}
-
-fn meaning(of: &ArgumentEntry) -> String {
-    let default = if of.default.is_empty() { String::new() } else { format!(" [default: {}]", of.default) };
-    format!("{}{default}", of.help)
 }
 
 fn one_argument(of: &ArgumentEntry, page: &mut Page) {

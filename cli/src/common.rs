@@ -7,7 +7,6 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ridgepoint::Options;
 use ridgepoint::arguments::{Argument, Section};
-use ridgepoint::input::Log;
 use ridgepoint_lab::prediction::{PREDICTION_ARGUMENTS, Prediction, prediction_arguments};
 
 use crate::data_dir::refuse_unread_tables;
@@ -74,9 +73,8 @@ impl PredictionArgs {
     /// # Errors
     /// A wrong version of an engine, as wrong usage.
     pub fn options(&self, common: &Common) -> Result<Options, Failure> {
-        let log = Log::default();
-        let given = prediction_arguments().read("", &self.flags.given, &log);
-        log.finish("the command line", Some(())).map_err(|error| Failure::usage(error.problems().join("; ")))?;
+        let given = prediction_arguments().read_all("the command line", &self.flags.given);
+        let given = given.map_err(|error| Failure::usage(error.problems().join("; ")))?;
         Ok(Prediction::options(&given, common.data_dir()))
     }
 }

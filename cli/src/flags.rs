@@ -62,16 +62,20 @@ pub const fn heading(section: Section) -> &'static str {
 }
 
 /// A name of an argument as a flag.
-fn flag(name: &str) -> String {
+pub fn flag(name: &str) -> String {
     name.replace('_', "-")
+}
+
+/// What a user reads of an argument: its meaning, and its default in words.
+pub fn with_default(help: &str, default: &str) -> String {
+    if default.is_empty() { help.to_owned() } else { format!("{help} [default: {default}]") }
 }
 
 /// Adds the flag of a row, and the `--no-` form of a switch.
 fn add(command: Command, row: &'static Argument) -> Command {
-    let default = if row.default.is_empty() { String::new() } else { format!(" [default: {}]", row.default) };
     let mut argument = Arg::new(row.name)
         .long(flag(row.name))
-        .help(format!("{}{default}", row.help))
+        .help(with_default(row.help, row.default))
         .help_heading(heading(row.section))
         .hide(row.support != ArgumentSupport::Modelled)
         .visible_aliases(row.aliases.iter().map(|name| flag(name)))

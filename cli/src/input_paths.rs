@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
-/// Arguments whose values are written, in addition to all that begin with `output`, and the one whose folders are known. A path in any other
+/// Arguments that name no input: paths that are written (so are those that begin with `output`), and `data_dir`. A path in any other
 /// argument is read.
 const NOT_READ: [&str; 6] = ["out", "markdown", "trace", "plot", "training_tables", "data_dir"];
 /// A value of an argument that names no output.

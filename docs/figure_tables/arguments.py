@@ -1,5 +1,7 @@
 """Tables of arguments, a section each, from the schema that the command reads them by."""
 
+from .markdown import table
+
 
 def cell(text):
     return text.replace("|", "\\|")
@@ -17,29 +19,28 @@ def value(argument):
     return {"another value": "", "a text that is not empty": "text"}.get(argument["must_be"], argument["must_be"])
 
 
-def lines(head, rows):
-    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)]
+def of_support(reports, support):
+    return [one for one in reports.read("arguments")["arguments"] if one["support"] == support]
 
 
 def of_section(section):
     """The modelled arguments of a section."""
 
     def listed(reports):
-        arguments = [one for one in reports.read("arguments", section)["arguments"] if one["support"] == "modelled"]
+        arguments = [one for one in of_support(reports, "modelled") if one["section"] == section]
         rows = [[names(one), cell(value(one)), cell(one["default"]), cell(one["help"])] for one in arguments]
-        return lines(["argument", "value", "default", "meaning"], rows)
+        return table(["argument", "value", "default", "meaning"], rows, numbers=False)
 
     return listed
 
 
 def not_modelled(reports):
-    arguments = [one for one in reports.read("arguments")["arguments"] if one["support"] == "not_modelled"]
-    return lines(["argument", "why it is refused"], [[names(one), cell(one["help"])] for one in arguments])
+    rows = [[names(one), cell(one["help"])] for one in of_support(reports, "not_modelled")]
+    return table(["argument", "why it is refused"], rows, numbers=False)
 
 
 def without_influence(reports):
-    arguments = reports.read("arguments")["arguments"]
-    return [", ".join(names(one) for one in arguments if one["support"] == "without_influence") + "."]
+    return [", ".join(names(one) for one in of_support(reports, "without_influence")) + "."]
 
 
 TABLES = {f"arguments-{section}": of_section(section) for section in ["server", "deployment", "scheduler", "prediction", "load"]}

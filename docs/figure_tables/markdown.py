@@ -9,7 +9,7 @@ def pct(value, signed=False):
     return text.replace("-", "−") if float(text) else "0.0"
 
 
-def table(head, rows):
-    """Lines of a Markdown table; every column but the first is aligned right."""
-    ruler = "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|"
+def table(head, rows, numbers=True):
+    """Lines of a Markdown table; columns of numbers, which are all but the first, are aligned right."""
+    ruler = "|" + "|".join(["---"] + ["---:" if numbers else "---"] * (len(head) - 1)) + "|"
     return ["| " + " | ".join(head) + " |", ruler] + ["| " + " | ".join(row) + " |" for row in rows]

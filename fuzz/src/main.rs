@@ -50,7 +50,7 @@ struct Args {
     worker: WorkerArgs,
 }
 
-/// What the program sends to the process of a target.
+/// Arguments that the program passes to the process of a target.
 #[derive(Debug, Clone, clap::Args)]
 struct WorkerArgs {
     /// Folder in which the process reports

@@ -74,17 +74,11 @@ pub struct ExcludedArgument {
 
 impl ArgumentReport {
     /// Lists all arguments, those of a section together and in the order of their rows.
-    pub fn new() -> Self {
+    pub fn list() -> Self {
         let (server, prediction, load) = (server_arguments(), prediction_arguments(), load_arguments());
         let mut rows: Vec<&Argument> = server.iter().chain(prediction.iter()).chain(load.iter()).collect();
         rows.sort_by_key(|row| row.section);
         ArgumentReport { arguments: rows.into_iter().map(ArgumentEntry::new).collect() }
-    }
-}
-
-impl Default for ArgumentReport {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -93,7 +93,7 @@ pub async fn support(State(app): State<Arc<App>>, limits: RequestLimits) -> Resu
 }
 
 pub async fn arguments() -> Response {
-    answer::json(StatusCode::OK, &ArgumentReport::new())
+    answer::json(StatusCode::OK, &ArgumentReport::list())
 }
 
 pub async fn measured() -> Response {

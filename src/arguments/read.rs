@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{Argument, ArgumentSupport, Engines, Kind};
-use crate::error::cut;
+use crate::error::{Result, cut};
 use crate::input::{Keys, Log, MAX_PROBLEMS, contradiction, did_you_mean, object_or_text, shown};
 
 /// The arguments that a source may have: lists of rows, of one engine.
@@ -137,6 +137,16 @@ impl ArgumentRows {
             (key.clone(), value)
         });
         left.collect()
+    }
+
+    /// Reads the arguments of an object that has nothing else.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` of `origin` with all faults that [`ArgumentRows::read`] records.
+    pub fn read_all(&self, origin: &str, map: &Map<String, Value>) -> Result<Given> {
+        let log = Log::default();
+        let given = self.read("", map, &log);
+        log.finish(origin, Some(given)).map(|(given, _)| given)
     }
 
     /// Reads the arguments of an object. A key whose value is null counts as absent, and one that no row has is a fault. Messages put

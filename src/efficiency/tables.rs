@@ -112,7 +112,7 @@ impl Tables {
         Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: TableCache::default() }
     }
 
-    /// The tables of `gpu` alone, as the fallback for those of `hardware`.
+    /// The tables of `gpu` alone, borrowed for `hardware`.
     pub fn borrowed(hardware: &Hardware, gpu: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
         Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, engine, data_dir) }
     }

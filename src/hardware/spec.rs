@@ -23,7 +23,7 @@ pub enum Architecture {
     Blackwell,
     /// Compute capability 12.0 (RTX PRO 6000).
     BlackwellConsumer,
-    /// A CPU. No other chip's tables are its fallback: without any, every time is the datasheet's bound.
+    /// A CPU. It borrows no tables: without its own, every time is the datasheet's bound.
     Cpu,
 }
 

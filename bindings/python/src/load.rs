@@ -2,7 +2,6 @@
 
 use pyo3::PyResult;
 use ridgepoint::Result;
-use ridgepoint::input::Log;
 use ridgepoint_replay::workload;
 use ridgepoint_replay::workload::{
     FixedList, GeneratedLoad, OpenedLoad, ReplicaShare, WorkloadRequest, load_arguments,
@@ -37,9 +36,7 @@ impl Load {
                 Ok(Load::Described(workload::Load::RequestFile { path: path(), format }))
             }
             _ => {
-                let log = Log::default();
-                let given = load_arguments().read("", &load, &log);
-                log.finish("load", Some(())).map_err(raised)?;
+                let given = load_arguments().read_all("load", &load).map_err(raised)?;
                 Ok(Load::Described(workload::Load::Generated(GeneratedLoad::from_given(&given))))
             }
         }

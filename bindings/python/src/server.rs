@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint::input::Log;
 use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Deployment, Engine};
 use ridgepoint_replay::server_config::{ServerConfig, server_arguments, unused_disk};
@@ -71,9 +70,7 @@ pub fn check_arguments(section: &str, values: &str) -> PyResult<()> {
     let values: Map<String, Value> = from_json(section, values)?;
     let rows =
         if section == "load" { load_arguments() } else { server_arguments().without_rows(&["model", "hardware"]) };
-    let log = Log::default();
-    rows.read("", &values, &log);
-    log.finish(section, Some(())).map(|_| ()).map_err(raised)
+    rows.read_all(section, &values).map(|_| ()).map_err(raised)
 }
 
 /// The arguments of the scheduler that a file gives.

@@ -6,7 +6,6 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint::input::Log;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, KvTransfers, LatencyModel, TransferDirection};
 use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepEstimate};
@@ -89,9 +88,8 @@ impl StepModel {
         kv_transfers: Option<(PathBuf, Option<String>)>,
     ) -> PyResult<Self> {
         let deployment = Deployment::from_json("deployment", deployment).map_err(raised)?;
-        let log = Log::default();
-        let given = prediction_arguments().read("", &from_json("prediction", prediction)?, &log);
-        log.finish("prediction", Some(())).map_err(raised)?;
+        let prediction = from_json("prediction", prediction)?;
+        let given = prediction_arguments().read_all("prediction", &prediction).map_err(raised)?;
         detached(py, || {
             if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
                 return Err(RidgepointError::new_err(format!(

@@ -2,7 +2,6 @@
 
 use clap::{ArgGroup, Args};
 use ridgepoint::arguments::Argument;
-use ridgepoint::input::Log;
 use ridgepoint_replay::export::BenchRun;
 use ridgepoint_replay::workload::{GeneratedLoad, Load, ReplicaShare, load_arguments};
 
@@ -41,9 +40,7 @@ impl LoadArgs {
     /// # Errors
     /// Numbers out of range or that do not go together.
     pub fn read(&self) -> Result<GivenLoad, Failure> {
-        let log = Log::default();
-        let given = load_arguments().read("", &self.flags.given, &log);
-        log.finish("the command line", Some(()))?;
+        let given = load_arguments().read_all("the command line", &self.flags.given)?;
         let path = |name: &str| given.get::<std::path::PathBuf>(name);
         let load = match (path("profile"), path("requests")) {
             (Some(path), _) => Load::Profile { path },

@@ -115,7 +115,7 @@ fn gzip_comes_back_without_an_error_and_may_be_cut_at_a_line() {
 
 #[test]
 fn otlp_comes_back_without_an_error_and_with_its_queue() {
-    // Spans do not report which requests share KV blocks, whose attention is shorter.
+    // Spans do not report shared KV blocks, which shorten attention.
     let alone = ["--no-enable-prefix-caching"];
     let folder = simulated(&[("--output-otlp", "o.json")], &alone);
     has_no_error(&folder, "o.json", &alone, &["e2e_p99", "ttft_p99", "queue_wait_mean", "itl_mean", "step_mean"]);

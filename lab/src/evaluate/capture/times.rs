@@ -32,7 +32,7 @@ pub struct JudgedRequest {
     pub measured: RequestTimes,
     /// Predicted times.
     pub predicted: RequestTimes,
-    /// Its wait and the queues as it found them, where the capture reports them.
+    /// The wait of the request and the queues at its arrival; `None` if the capture does not report them.
     pub queued: Option<QueueRow>,
 }
 

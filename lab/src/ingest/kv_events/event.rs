@@ -9,7 +9,7 @@ use crate::ingest::unknown_names::UnknownNames;
 /// Latest time, s: thousands of years from 1970.
 const MAX_SECONDS: f64 = 1e11;
 
-/// Keys of an event that is a map, in addition to those of [`LISTS`]; some repeat others.
+/// Keys that only events written as maps have.
 const OTHER_KEYS: [&str; 5] = ["extra_keys", "group_idx", "kv_cache_spec_kind", "lora_name", "type"];
 
 /// The fields of the events that are lists, behind the name, by name.
