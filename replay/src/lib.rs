@@ -48,7 +48,8 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`export`], `metrics`, `kv_metrics`, `spread` | files of a replay, its figures and their intervals |
-//! | `engine`, `clock`, `overload` | the loop over steps, its clock, and whether it keeps up with its load |
+//! | `resource` | what a latency would fall with |
+//! | `engine`, `clock`, `load_state` | the loop over steps, its clock, and whether it keeps up with its load |
 //! | `scheduler`, `scheduler_options`, `waiting`, `slot`, `batch` | vLLM's scheduling rules, requests that wait and run |
 //! | `kv_cache`, `block_pool`, `prefix`, `offload` | KV blocks on the GPU, shared prefixes, tiers on host and disk |
 //! | `fast_forward` | steps without a change of the batch, taken at once |
@@ -89,15 +90,16 @@ mod grown;
 mod kv_cache;
 mod kv_metrics;
 mod list;
+mod load_state;
 mod metrics;
 mod noise;
 mod notes;
 mod observe;
 mod offload;
-mod overload;
 mod prefill_time;
 mod prefix;
 mod record;
+mod resource;
 mod scheduler;
 mod scheduler_options;
 mod slot;
@@ -113,10 +115,12 @@ pub use figures_json::{find_hardware, hardware_from_json};
 pub use kv_metrics::{
     Hits, HostCost, KvMetrics, KvWatch, PrefixCacheBalance, PrefixCachePrices, PrefixGroup, WatchedReplay,
 };
+pub use load_state::{LoadState, QueueTrend};
 pub use metrics::{Metrics, StageMetrics};
 pub use noise::NoisySteps;
 pub use observe::{Event, Events, KvEvent, Observer, StepEvent, SubmittedEvent, TransferEvent};
 pub use offload::{DiskCounters, KvDisk, KvOffload, LoadOrCompute, OffloadCounters, TransferCounters};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
+pub use resource::{Resource, ResourceSampler};
 pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
 pub use spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};

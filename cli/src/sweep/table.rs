@@ -41,25 +41,29 @@ fn summarise(of: &SweepSummary, page: &mut Page) {
     };
     let configurations = plural(of.configurations as u64, "configuration");
     page.paragraph("", &format!("{configurations}: {}{reused}. Rows in {}.", statuses.join(", "), of.out));
-    if of.overloaded > 0 {
-        let configurations = plural(of.overloaded as u64, "configuration");
-        let text =
-            "with more load than the server keeps up with (keeps_up is false): queues grow for as long as it lasts";
-        page.paragraph("overload: ", &format!("{configurations} {text}"));
+    let states = [
+        (
+            of.overloaded,
+            "overload: ",
+            "with more load than the server keeps up with: queues grow for as long as it lasts",
+        ),
+        (of.at_limit, "at the limit: ", "whose queue has not settled: latencies depend on the length of the load"),
+    ];
+    for (number, name, text) in states.into_iter().filter(|(number, ..)| *number > 0) {
+        let configurations = plural(number as u64, "configuration");
+        page.paragraph(name, &format!("{configurations} {text}; none of them is ranked"));
     }
     let ties = of.best.iter().filter(|best| best.same_max_num_seqs.0 < best.same_max_num_seqs.1);
     for Best { row, same_max_num_seqs: (least, most), .. } in ties {
         let row = format!("row {} ({} on {})", row.configuration, row.model, row.hardware);
         page.paragraph("ties: ", &format!("{row}: max_num_seqs {least} to {most} all the same"));
     }
-    if of.statuses.contains_key("lowest_rate_fails") {
-        let text = "a limit breaks even at slo.lowest_rate_per_s; the column limits_broken names it with its value";
-        page.paragraph("lowest_rate_fails: ", text);
-    }
-    for Reason { configurations, rows, servers, reason } in of.reasons.iter().take(MAX_REASONS) {
+    let fails = of.lowest_rate_fails.iter().map(|reason| ("lowest rate fails: ", reason)).take(MAX_REASONS);
+    let refused = of.reasons.iter().map(|reason| ("cannot run: ", reason)).take(MAX_REASONS);
+    for (name, Reason { configurations, rows, servers, reason }) in fails.chain(refused) {
         let count = plural(*configurations as u64, "row");
         let (rows, servers) = (first_few(rows), first_few(servers));
-        page.paragraph("cannot run: ", &format!("{count} ({rows}) of {servers}: {reason}"));
+        page.paragraph(name, &format!("{count} ({rows}) of {servers}: {reason}"));
     }
     if of.reasons.len() > MAX_REASONS {
         page.line(&format!("({} more reasons in {})", of.reasons.len() - MAX_REASONS, of.out));
@@ -106,10 +110,59 @@ fn best_table(best: &[Best], page: &mut Page) {
         .right("output tokens/s/GPU", |of| number(of.row.output_tokens_per_s_per_gpu))
         .right("TTFT p99 ms", |of| number(of.row.ttft_p99_ms))
         .right("ITL p99 ms", |of| number(of.row.itl_p99_ms))
+        .left("binds", |of| binds(&of.row))
         .right("row", |of| of.row.configuration.to_string());
-    let spare = ["best of", "KV", "GPU", "output tokens/s/GPU", "row", "per GPU", "tokens", "seqs", "ITL p99 ms"];
+    let mut spare = vec!["best of", "KV", "output tokens/s/GPU", "seqs", "tokens", "ITL p99 ms", "row", "TTFT p99 ms"];
+    if best.iter().all(|of| of.row.model == first.row.model) {
+        spare.insert(5, "model");
+    }
+    if !has_limits {
+        spare.insert(0, "binds");
+    }
     page.rows(&rows, &spare);
     page.blank();
+    if let (true, Some(seeds)) = (has_limits, first.row.seeds) {
+        let requests = first.row.num_requests;
+        page.paragraph("", &format!("{} of {} requests.", held(seeds), count(requests)));
+        page.blank();
+    }
+    warnings(best, page);
+}
+
+/// What it means that a rate holds.
+fn held(seeds: u64) -> String {
+    match seeds {
+        1 => "At these rates the limits hold and the queue does not grow in one replay".to_owned(),
+        _ => format!(
+            "At these rates the queue does not grow, the limits hold on average over {seeds} seeds, and another seed exceeds one by more \
+             than 3 % in at most one case of twenty; each replay is one"
+        ),
+    }
+}
+
+/// What keeps the rate of a row from being higher, and the resource behind it.
+fn binds(row: &Row) -> String {
+    let Some(binds) = &row.binds else { return "nothing tried".to_owned() };
+    match row.resource.and_then(|of| serde_json::to_value(of).ok()?.as_str().map(str::to_owned)) {
+        Some(resource) if resource != *binds => format!("{binds}: {resource}"),
+        _ => binds.clone(),
+    }
+}
+
+/// The warnings of the best rows, each once.
+fn warnings(best: &[Best], page: &mut Page) {
+    let mut known: Vec<&str> = Vec::new();
+    for Best { row, .. } in best {
+        let all = row.warnings.iter().flat_map(|text| text.split("; "));
+        let new: Vec<&str> = all.filter(|warning| !known.contains(warning)).collect();
+        if !new.is_empty() {
+            page.paragraph(&format!("row {}: ", row.configuration), &new.join("; "));
+        }
+        known.extend(new);
+    }
+    if !known.is_empty() {
+        page.blank();
+    }
 }
 
 /// The latencies of a load by size of the host's tier. With `is_named`, the table names the server and the load.

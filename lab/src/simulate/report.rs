@@ -7,8 +7,8 @@ use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
 use ridgepoint_replay::{
-    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, Metrics, NoisySteps,
-    Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, LoadState, Metrics,
+    NoisySteps, Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
 };
 use serde::Serialize;
 
@@ -46,6 +46,8 @@ pub struct ReplayedLoad {
     pub metrics: Metrics,
     /// The effect of the server's start on the requests, if it was not ready.
     pub held: Option<HeldReport>,
+    /// Whether the server keeps up with the load, if that is long enough to show it.
+    load_state: Option<LoadState>,
     /// Remarks on overload and refused requests.
     notes: Vec<String>,
     spread: Spread,
@@ -77,12 +79,14 @@ impl Server<'_> {
             watching.push(&mut **observer);
         }
         let engine = &self.engine.config;
-        let (replay, notes, held) = match self.cold {
+        let state = |replay: &Replay| replay.queue_trend().map(|trend| trend.state());
+        let (replay, load_state, notes, held) = match self.cold {
             None => {
                 let replay = replay(sampled, engine, workload, &mut watching)?;
                 replay.check_clock()?;
                 let notes = replay.notes(engine);
-                (replay, notes, None)
+                let load_state = state(&replay);
+                (replay, load_state, notes, None)
             }
             Some(cold) => {
                 let mut held = HeldRequests::new(workload, cold.start_ns(), cold.ready_ns());
@@ -90,14 +94,14 @@ impl Server<'_> {
                 let mut replay = replay(&starting, engine, &mut held, &mut watching)?;
                 replay.check_clock()?;
                 // Whether the server keeps up is asked of the time in which it is there.
-                let notes = replay.notes(engine);
+                let (notes, load_state) = (replay.notes(engine), state(&replay));
                 let held = held.restore(&mut replay);
-                (replay, notes, Some(held))
+                (replay, load_state, notes, Some(held))
             }
         };
         let metrics = Metrics::of(&replay);
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
-        Ok(ReplayedLoad { metrics, replay, held, notes, spread, extrapolated })
+        Ok(ReplayedLoad { metrics, replay, held, load_state, notes, spread, extrapolated })
     }
 
     /// The report of a replayed load, with the warnings that are known so far.
@@ -134,6 +138,7 @@ impl Server<'_> {
             intervals: self.fitted.is_none().then(|| Intervals::from(&of.spread)),
             stages: of.metrics.run_and_stages().cloned().collect(),
             all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
+            load_state: of.load_state,
             counters: Counters::new(of.replay.counters, &self.engine.config),
             cold: None,
             sessions: None,
@@ -188,6 +193,8 @@ pub struct Simulation {
     /// Rates of all replicas, if there are several; the stages are those of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_replicas: Option<AllReplicas>,
+    /// Whether the server keeps up with the load, by the trend of its queue; `None` for a load that is too short to show it.
+    pub load_state: Option<LoadState>,
     /// Counts of the engine.
     pub counters: Counters,
     /// The start of the server, if it was not ready. The command's alone.

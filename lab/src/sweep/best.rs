@@ -22,8 +22,8 @@ pub struct Best {
 
 /// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
 /// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
-/// with its rate is no candidate, and a model without candidates has no best. A rate measured on too short a load ranks below
-/// every other.
+/// with its rate, or is at its limit, is no candidate, and a model without candidates has no best. A row whose load is too short to
+/// show it ranks below every other.
 pub(super) fn best(rows: &[Row]) -> Vec<Best> {
     let mut best: Vec<Best> = Vec::new();
     for row in rows.iter().filter(|row| is_candidate(row)) {
@@ -46,12 +46,12 @@ pub(super) fn best(rows: &[Row]) -> Vec<Best> {
 }
 
 fn is_candidate(row: &Row) -> bool {
-    matches!(row.status.as_str(), "ok" | "highest_rate_holds") && (row.slo.is_some() || row.keeps_up != Some(false))
+    matches!(row.status.as_str(), "ok" | "highest_rate_holds") && row.keeps_up != Some(false)
 }
 
 /// Whether the load is long enough to show that the server keeps up.
 fn is_conclusive(row: &Row) -> bool {
-    row.slo.is_none() || row.keeps_up.is_some()
+    row.keeps_up.is_some()
 }
 
 fn score(row: &Row) -> f64 {
@@ -106,12 +106,14 @@ mod tests {
         assert_eq!(found(&rows), [(1, 3), (4, 1)]);
         assert_eq!(best(&rows)[0].same_max_num_seqs, (16, 64));
         assert_eq!(best(&rows)[1].same_max_num_seqs, (128, 128));
-        // The highest rates hold over loads that are too short to judge.
+        // The loads of the highest rates are too short to judge.
         (rows[1].keeps_up, rows[3].keeps_up, rows[4].keeps_up) = (None, None, None);
         assert_eq!(found(&rows), [(0, 3), (4, 1)]);
-        rows.iter_mut().for_each(|row| row.slo = None);
+        // The one that is left does not keep up with its rate, or is at its limit.
+        rows[0].keeps_up = Some(false);
+        assert_eq!(found(&rows), [(1, 2), (4, 1)]);
+        rows.iter_mut().for_each(|row| (row.slo, row.keeps_up) = (None, Some(true)));
         assert_eq!(found(&rows), [(0, 3), (4, 1)]);
-        // The one with the most tokens does not keep up with its rate.
         rows[0].keeps_up = Some(false);
         assert_eq!(found(&rows), [(1, 2), (4, 1)]);
     }

@@ -1,6 +1,23 @@
-//! The highest rate that meets the limits, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
+//! The highest rate that holds, found by probing: short loads find a bracket that doubles or halves, longer ones the root of their score.
+//! Uses nothing of the crate.
 
-/// Rates with what their probes said.
+/// How far short loads are followed: they find the rate to this share.
+const SHORT_PRECISION: f64 = 0.1;
+/// The first step away from the rate that short loads found; each step is twice the one before it.
+const FIRST_STEP: f64 = 0.03;
+/// A rate whose score is within this of 0 holds just so: nothing higher is worth a probe.
+const CLOSE: f64 = 0.003;
+
+/// What judging a rate found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judged<T> {
+    /// How far the rate is from the limits: at most 0 if it holds, as the logarithm of the figure over its limit is.
+    pub score: f64,
+    /// What was seen.
+    pub seen: T,
+}
+
+/// Rates with what their probes saw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Capacity<T> {
     /// The highest rate that was found to hold; `None` if even the lowest fails.
@@ -9,50 +26,83 @@ pub struct Capacity<T> {
     pub fails: Option<(f64, T)>,
 }
 
-/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that passes, to a relative `precision`. `probe` returns
-/// whether a rate passes, and other results. Rates below one that passes are taken to pass, and those above one that fails to fail.
-/// `guess` turns the result at the highest rate into the rate from which the bracket grows. With a good one there are about
-/// 4 + log₂(1 / precision) probes.
+/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`, near the rate `start`.
+/// Rates below one that holds are taken to hold, and those above one that fails to fail.
 ///
 /// # Errors
-/// Those of `probe`.
-pub fn highest_sustained<T, E>(
-    lowest: f64,
-    highest: f64,
+/// Those of `judge`.
+pub fn highest_holding<T, E>(
+    (lowest, highest): (f64, f64),
     precision: f64,
-    guess: impl FnOnce(&T) -> Option<f64>,
-    mut probe: impl FnMut(f64) -> Result<(bool, T), E>,
+    start: f64,
+    mut judge: impl FnMut(f64) -> Result<Judged<T>, E>,
 ) -> Result<Capacity<T>, E> {
-    let (highest_holds, seen) = probe(highest)?;
-    if highest_holds {
-        return Ok(Capacity { holds: Some((highest, seen)), fails: None });
-    }
-    let start = guess(&seen).filter(|rate| rate.is_finite()).unwrap_or(highest / 2.0);
-    let mut rate = rounded(start).clamp(lowest, (highest / 2.0).max(lowest));
-    let mut fails = (highest, seen);
-    let mut holds: Option<(f64, T)> = None;
-    loop {
-        let (does_hold, seen) = probe(rate)?;
-        if does_hold {
-            holds = Some((rate, seen));
+    let mut holds: Option<(f64, Judged<T>)> = None;
+    let mut fails: Option<(f64, Judged<T>)> = None;
+    let (mut rate, mut step) = (start, FIRST_STEP);
+    for probe in 0.. {
+        let judged = judge(rate)?;
+        if judged.score <= 0.0 {
+            holds = Some((rate, judged));
         } else {
-            fails = (rate, seen);
+            fails = Some((rate, judged));
         }
-        rate = match &holds {
-            None if rate <= lowest => break,
-            None => (rate / 2.0).max(lowest),
-            Some((held, _)) if fails.0 >= highest && 2.0 * held < highest => 2.0 * held,
-            Some((held, _)) if fails.0 <= held * (1.0 + precision) => break,
-            Some((held, _)) => {
-                let middle = rounded((held * fails.0).sqrt());
-                if !(middle > *held && middle < fails.0) {
+        rate = match (&holds, &fails) {
+            (None, None) => break,
+            (None, Some((failed, _))) if *failed <= lowest => break,
+            (None, Some((failed, _))) => rounded(failed / (1.0 + step)).max(lowest),
+            (Some((held, _)), None) if *held >= highest => break,
+            (Some((held, _)), None) => rounded(held * (1.0 + step)).min(highest),
+            (Some((held, low)), Some((failed, high))) => {
+                let width = failed / held;
+                if width <= 1.0 + precision && (low.score > -CLOSE || width <= 1.0 + precision / 4.0) {
                     break;
                 }
-                middle
+                // Where the score is a line of the rate's logarithm it is 0 there; every other time the middle, as it may be a step.
+                let share = if probe % 2 == 0 { 0.5 } else { low.score / (low.score - high.score) };
+                let next = rounded(held * width.powf(share.clamp(0.1, 0.9)));
+                if !(next > *held && next < *failed) {
+                    break;
+                }
+                next
             }
         };
+        step *= 2.0;
     }
-    Ok(Capacity { holds, fails: Some(fails) })
+    let seen = |of: Option<(f64, Judged<T>)>| of.map(|(rate, judged)| (rate, judged.seen));
+    Ok(Capacity { holds: seen(holds), fails: seen(fails) })
+}
+
+/// The rate that short loads find: a bracket that doubles or halves from the rate that the server does under the highest, then its
+/// middles. `short` returns the score of a rate and the rate that the server did.
+///
+/// # Errors
+/// Those of `short`.
+pub fn first_guess<E>(
+    (lowest, highest): (f64, f64),
+    mut short: impl FnMut(f64) -> Result<(f64, Option<f64>), E>,
+) -> Result<f64, E> {
+    let (score, done_per_s) = short(highest)?;
+    if score <= 0.0 {
+        return Ok(highest);
+    }
+    let start = done_per_s.filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(highest / 2.0);
+    let mut rate = rounded(start).clamp(lowest, (highest / 2.0).max(lowest));
+    let (mut holds, mut fails) = (None, highest);
+    loop {
+        if short(rate)?.0 <= 0.0 {
+            holds = Some(rate);
+        } else {
+            fails = rate;
+        }
+        rate = match holds {
+            None if rate <= lowest => return Ok(lowest),
+            None => (rate / 2.0).max(lowest),
+            Some(held) if fails >= highest && 2.0 * held < highest => 2.0 * held,
+            Some(held) if fails <= held * (1.0 + SHORT_PRECISION) => return Ok(held),
+            Some(held) => (held * fails).sqrt(),
+        };
+    }
 }
 
 /// A rate of five significant digits, which is finer than any precision that can be requested.
@@ -75,19 +125,35 @@ mod tests {
     use ridgepoint_replay::workload::{ArrivalPattern, OpenLoop, RequestShape};
     use ridgepoint_replay::{EngineConfig, Metrics, SchedulerOptions, replay};
 
-    fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
+    /// A search where short loads find `short_limit` and long ones `limit`, with the number of long probes. The score is a line of the
+    /// rate's logarithm, or a step.
+    fn search(
+        range: (f64, f64),
+        precision: f64,
+        guess: f64,
+        short_limit: f64,
+        limit: f64,
+        is_step: bool,
+    ) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);
-        let found: Result<_, Infallible> = highest_sustained(
-            lowest,
-            highest,
-            precision,
-            |()| Some(guess),
-            |rate| {
-                probes.set(probes.get() + 1);
-                assert!((lowest..=highest).contains(&rate), "{rate}");
-                Ok((rate <= limit, ()))
-            },
-        );
+        let score = |rate: f64, limit: f64| {
+            assert!((range.0..=range.1).contains(&rate), "{rate}");
+            match (rate / limit).ln() {
+                score if is_step => {
+                    if score > 0.0 {
+                        0.5
+                    } else {
+                        -0.2
+                    }
+                }
+                score => score,
+            }
+        };
+        let Ok(start) = first_guess(range, |rate| Ok::<_, Infallible>((score(rate, short_limit), Some(guess))));
+        let found: Result<_, Infallible> = highest_holding(range, precision, start, |rate| {
+            probes.set(probes.get() + 1);
+            Ok(Judged { score: score(rate, limit), seen: () })
+        });
         let Ok(found) = found;
         (found, probes.get())
     }
@@ -97,33 +163,34 @@ mod tests {
         for limit in [0.013, 0.9, 7.3, 7.3001, 640.0, 9_000.0] {
             for guess in [1e-9, 0.5, 7.3, 5_000.0, 1e12, f64::NAN] {
                 for precision in [0.001, 0.02, 0.3] {
-                    let (found, probes) = search(0.01, 10_000.0, precision, guess, limit);
-                    let Capacity { holds: Some((holds, ())), fails: Some((fails, ())) } = found else {
-                        panic!("{found:?} of {limit}")
-                    };
-                    assert!(holds <= limit && limit < fails, "{found:?} of {limit}");
-                    assert!(fails <= holds * (1.0 + precision), "{found:?} of {limit}");
-                    // 20 doublings span the range, and ten halvings of a factor of 2 come to 0.0007.
-                    assert!(probes <= 33, "{probes}");
+                    for (short, is_step) in [(1.0, false), (1.05, true), (0.7, false), (2.0, true)] {
+                        let (found, probes) = search((0.01, 10_000.0), precision, guess, short * limit, limit, is_step);
+                        let Capacity { holds: Some((holds, ())), fails: Some((fails, ())) } = found else {
+                            panic!("{found:?} of {limit}")
+                        };
+                        assert!(holds <= limit && limit < fails, "{found:?} of {limit}");
+                        assert!(fails <= holds * (1.0 + precision), "{found:?} of {limit}");
+                        assert!(probes <= 24, "{probes}");
+                    }
                 }
             }
         }
-        // Highest, 4 and 8, then 6 bisections: 2^(1/64) = 1.011.
-        assert_eq!(search(0.01, 10_000.0, 0.02, 4.0, 7.3).1, 9);
+        // Short loads that say nearly the same leave four long ones to run.
+        let (found, probes) = search((0.01, 10_000.0), 0.02, 5.0, 7.3, 7.2, false);
+        assert!(probes <= 5 && found.holds.is_some_and(|(rate, ())| rate > 7.1), "{found:?} {probes}");
     }
 
     #[test]
     fn rates_at_the_ends_are_reported_as_such() {
-        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity { holds: Some((8.0, ())), fails: None }, 1));
-        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity { holds: None, fails: Some((0.5, ())) });
-        // 8, 3, 1.5, 0.75, 0.5.
-        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).1, 5);
-        let (found, _) = search(0.5, 8.0, 0.02, 3.0, 0.5);
+        let search = |range, limit: f64| search(range, 0.02, 3.0, limit, limit, false);
+        assert_eq!(search((0.5, 8.0), 8.0), (Capacity { holds: Some((8.0, ())), fails: None }, 1));
+        assert_eq!(search((0.5, 8.0), 0.4), (Capacity { holds: None, fails: Some((0.5, ())) }, 1));
+        let (found, _) = search((0.5, 8.0), 0.5);
         assert!(
             matches!(found, Capacity { holds: Some((0.5, ())), fails: Some((fails, ())) } if fails <= 0.51),
             "{found:?}"
         );
-        let (found, _) = search(7.0, 8.0, 0.02, 100.0, 7.5);
+        let (found, _) = search((7.0, 8.0), 7.5);
         assert!(
             matches!(found, Capacity { holds: Some((holds, ())), .. } if (7.35..=7.5).contains(&holds)),
             "{found:?}"
@@ -141,17 +208,14 @@ mod tests {
             ..EngineConfig::new(&deployment, 100, 100)
         };
         let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
-        let found = highest_sustained(
-            0.1,
-            1_000.0,
-            precision,
-            |()| None,
-            |rate| {
-                let mut load = OpenLoop::new(pattern, rate, num_requests, RequestShape::new(10, 1), 0)?;
-                let run = Metrics::of(&replay(&latency, &config, &mut load, &mut [])?).run;
-                Ok::<_, ridgepoint::Error>((run.ttft_ms.is_some_and(|ttft| ttft.mean <= limit_ms), ()))
-            },
-        );
+        let score = |rate| {
+            let mut load = OpenLoop::new(pattern, rate, num_requests, RequestShape::new(10, 1), 0)?;
+            let run = Metrics::of(&replay(&latency, &config, &mut load, &mut [])?).run;
+            Ok::<_, ridgepoint::Error>(run.ttft_ms.map_or(0.0, |ttft| (ttft.mean / limit_ms).ln()))
+        };
+        let start = first_guess((0.1, 1_000.0), |rate| Ok::<_, ridgepoint::Error>((score(rate)?, None))).unwrap();
+        let judge = |rate| Ok(Judged { score: score(rate)?, seen: () });
+        let found: ridgepoint::Result<_> = highest_holding((0.1, 1_000.0), precision, start, judge);
         let Ok(Capacity { holds: Some((holds, ())), .. }) = found else { panic!("{found:?}") };
         holds
     }
@@ -173,16 +237,12 @@ mod tests {
     #[test]
     fn a_fault_of_a_probe_ends_the_search() {
         let mut probes = 0;
-        let found: Result<Capacity<()>, &str> = highest_sustained(
-            1.0,
-            2.0,
-            0.1,
-            |()| None,
-            |_| {
-                probes += 1;
-                if probes == 2 { Err("broken") } else { Ok((false, ())) }
-            },
-        );
-        assert_eq!((found, probes), (Err("broken"), 2));
+        let start = first_guess((1.0, 2.0), |_| {
+            probes += 1;
+            if probes == 2 { Err("broken") } else { Ok((1.0, None)) }
+        });
+        assert_eq!(start, Err("broken"));
+        let found: Result<Capacity<()>, &str> = highest_holding((1.0, 2.0), 0.1, 1.5, |_| Err("broken"));
+        assert_eq!(found, Err("broken"));
     }
 }

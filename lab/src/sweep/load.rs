@@ -16,6 +16,19 @@ pub struct LoadPoint {
     pub seed: u64,
 }
 
+impl LoadPoint {
+    /// The load with another number of requests, those of all turns; a file is as long as it is.
+    pub(super) fn with_requests(&self, number: impl FnOnce(u64) -> u64) -> Self {
+        let turns = u64::from(self.generated.turns.unwrap_or(1));
+        let count = Some(number(self.generated.total_requests()).div_ceil(turns));
+        let generated = match self.generated.num_sessions {
+            Some(_) => GeneratedLoad { num_sessions: count, ..self.generated },
+            None => GeneratedLoad { num_requests: count, ..self.generated },
+        };
+        LoadPoint { generated, ..*self }
+    }
+}
+
 /// Where the requests of all loads of a grid come from.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -44,6 +57,11 @@ impl Source {
             Source::Requests(file) => file.list().num_requests(),
             Source::Profile(profile) => profile.num_requests(),
         }
+    }
+
+    /// Whether another seed sends other requests.
+    pub(super) fn is_drawn(&self) -> bool {
+        matches!(self, Source::Generated)
     }
 
     /// Remarks on the file.

@@ -32,6 +32,7 @@ mod point;
 mod resume;
 mod row;
 mod row_file;
+mod search;
 mod slo;
 mod summary;
 mod sweeping;

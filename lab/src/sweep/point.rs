@@ -9,17 +9,14 @@ use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
 };
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
-use ridgepoint_replay::{EngineConfig, Metrics, Observer, SpreadSampler, replay};
+use ridgepoint_replay::{EngineConfig, Metrics, Observer, QueueTrend, Replay, replay};
 
-use super::capacity::highest_sustained;
 use super::grid::{Configuration, Grid};
-use super::load::Source;
+use super::load::{LoadPoint, Source};
 use super::row::{CANNOT_RUN, Row};
+use super::search::Search;
 use super::slo::Slo;
 use crate::fit::unlike_the_fitted;
-
-/// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
-const FIRST_GUESS: f64 = 0.7;
 
 /// The latency model of a server, built by the first of its loads that needs it; or why there is none.
 pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
@@ -119,7 +116,7 @@ impl Point<'_> {
 
     /// Fills in the row, or returns why the configuration cannot run.
     fn run(&self, row: &mut Row, latency: &SharedLatency) -> Result<(), String> {
-        let (server, load) = (&self.configuration.server.value, &self.configuration.load.value);
+        let server = &self.configuration.server.value;
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware, &self.options.engine).map_err(reason)?;
         row.set_engine(&engine.config);
@@ -136,10 +133,12 @@ impl Point<'_> {
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());
         row.warn(self.grid.slo.as_ref().and_then(Slo::remark));
-        let replayed = |rate_per_s| self.replayed(row, latency, &engine.config, rate_per_s);
         *row = match &self.grid.slo {
-            Some(slo) => self.capacity(slo, |rate_per_s| replayed(Some(rate_per_s)))?,
-            None => replayed(load.generated.request_rate)?,
+            Some(slo) => Search { point: self, slo, row, latency, config: &engine.config }.highest_rate()?,
+            None => {
+                let load = &self.configuration.load.value;
+                self.replayed(row, latency, &engine.config, load, load.generated.request_rate, &mut [])?.row
+            }
         };
         Ok(())
     }
@@ -157,19 +156,17 @@ impl Point<'_> {
         notes
     }
 
-    /// The row of one replay.
-    fn replayed(
+    /// One replay of a load and its row.
+    pub(super) fn replayed(
         &self,
         row: &Row,
         latency: &CalibratedRoofline,
         config: &EngineConfig,
+        load: &LoadPoint,
         rate_per_s: Option<f64>,
-    ) -> Result<Row, String> {
-        let load = &self.configuration.load.value;
+        watching: &mut [&mut dyn Observer],
+    ) -> Result<Replayed, String> {
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
-        let mut sampler = SpreadSampler::new(latency.steps());
-        let has_confidence = self.grid.slo.as_ref().is_some_and(Slo::has_confidence);
-        let watching: &mut [&mut dyn Observer] = if has_confidence { &mut [&mut sampler] } else { &mut [] };
         let mut workload = Stoppable::new(&mut *workload, self.stop);
         let replayed = replay(latency, config, &mut workload, watching).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
@@ -180,49 +177,22 @@ impl Point<'_> {
             return Err(notes.join("; "));
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
-        let burst = replayed.burst().filter(|_| self.grid.slo.is_some());
-        row.fill(&run, &replayed.counters, burst.is_none().then(|| replayed.overload().is_none()));
+        let trend = replayed.queue_trend();
+        row.fill(&run, &replayed.counters, trend.map(|trend| trend.state()));
         if let Some(counted) = &replayed.offload {
             row.fill_tiers(counted);
         }
-        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row, &sampler.spread()));
         row.warn(notes);
-        row.warn(burst);
-        Ok(row)
+        Ok(Replayed { row, trend, replay: replayed })
     }
+}
 
-    /// The row of the highest rate that meets the limits; of the lowest rate if that breaks one.
-    fn capacity(&self, slo: &Slo, replayed: impl Fn(f64) -> Result<Row, String>) -> Result<Row, String> {
-        let mut replays = 0;
-        let probe = |rate_per_s| {
-            replays += 1;
-            let row = replayed(rate_per_s)?;
-            Ok::<_, String>((row.limits_broken.is_none(), row))
-        };
-        // The rate of sessions is that of their first turns.
-        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s? / row.turns.unwrap_or(1) as f64);
-        let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
-        let found = highest_sustained(lowest, highest, slo.precision, guess, probe)?;
-        let (status, reason) = match (&found.holds, &found.fails) {
-            (None, _) => ("lowest_rate_fails", Some(format!("a limit breaks at lowest_rate_per_s = {lowest}"))),
-            (_, None) => (
-                "highest_rate_holds",
-                Some(format!(
-                    "the limits hold at highest_rate_per_s = {highest}: limits on gaps between tokens alone may do so at any rate, \
-                     one on ttft or e2e would not"
-                )),
-            ),
-            _ => ("ok", None),
-        };
-        let rate_per_s = found.holds.as_ref().map(|(rate_per_s, _)| *rate_per_s);
-        let (fails_at_rate_per_s, limits_broken) =
-            found.fails.as_ref().map(|(rate_per_s, row)| (*rate_per_s, row.limits_broken.clone())).unzip();
-        let (_, row) = found.holds.or(found.fails).ok_or("no rate was tried")?;
-        let limits_broken = limits_broken.flatten();
-        let mut row = Row { status: status.to_owned(), reason, replays, fails_at_rate_per_s, limits_broken, ..row };
-        row.set_rate(rate_per_s);
-        Ok(row)
-    }
+/// A replay of one load.
+pub(super) struct Replayed {
+    pub(super) row: Row,
+    /// The trend of its queue, if it is long enough to show one.
+    pub(super) trend: Option<QueueTrend>,
+    pub(super) replay: Replay,
 }
 
 /// The text of an error without the name of the configuration, which the row has.

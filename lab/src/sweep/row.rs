@@ -2,11 +2,16 @@
 
 use ridgepoint::GenerationConfig;
 use ridgepoint::dtype::MatmulFormat;
-use ridgepoint_replay::{Distribution, EngineConfig, EngineCounters, OffloadCounters, SchedulingPolicy, StageMetrics};
+use ridgepoint_replay::{
+    Distribution, EngineConfig, EngineCounters, LoadState, OffloadCounters, Resource, SchedulingPolicy, StageMetrics,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Status of a configuration that cannot run.
 pub(super) const CANNOT_RUN: &str = "cannot_run";
+/// Status of a search whose lowest rate breaks a limit.
+pub(super) const LOWEST_RATE_FAILS: &str = "lowest_rate_fails";
 
 /// One configuration and its result; the columns are in the order of the fields. Latencies and rates are of finished requests, and
 /// those of a search are at the rate that was found. `None` is an empty cell.
@@ -88,7 +93,7 @@ pub struct Row {
     pub burstiness: Option<f64>,
     /// Requests in flight over all replicas; sessions in progress if `turns` is given.
     pub concurrency: Option<u64>,
-    /// Requests over all replicas.
+    /// Requests over all replicas; of a search, those of each long replay.
     pub num_requests: u64,
     /// Turns of each session; empty if the requests are no turns of generated sessions.
     pub turns: Option<u64>,
@@ -128,6 +133,8 @@ pub struct Row {
     pub ttft_p50_ms: Option<f64>,
     /// Its 90th percentile.
     pub ttft_p90_ms: Option<f64>,
+    /// Its 95th percentile.
+    pub ttft_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub ttft_p99_ms: Option<f64>,
     /// Time per output token of each request, ms.
@@ -136,6 +143,8 @@ pub struct Row {
     pub tpot_p50_ms: Option<f64>,
     /// Its 90th percentile.
     pub tpot_p90_ms: Option<f64>,
+    /// Its 95th percentile.
+    pub tpot_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub tpot_p99_ms: Option<f64>,
     /// Gap between two tokens of a request, ms.
@@ -144,6 +153,8 @@ pub struct Row {
     pub itl_p50_ms: Option<f64>,
     /// Its 90th percentile.
     pub itl_p90_ms: Option<f64>,
+    /// Its 95th percentile.
+    pub itl_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub itl_p99_ms: Option<f64>,
     /// From sending to the last token, ms.
@@ -152,6 +163,8 @@ pub struct Row {
     pub e2e_p50_ms: Option<f64>,
     /// Its 90th percentile.
     pub e2e_p90_ms: Option<f64>,
+    /// Its 95th percentile.
+    pub e2e_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub e2e_p99_ms: Option<f64>,
     /// Steps of the replica.
@@ -180,9 +193,22 @@ pub struct Row {
     pub kv_disk_wait_mean_ms: Option<f64>,
     /// Warnings, joined by `; `.
     pub warnings: Option<String>,
-    /// Whether the server keeps up with its load; see [`Replay::overload`](ridgepoint_replay::Replay::overload). `None` for a rate that meets
-    /// limits over a load that is too short to judge.
+    /// Whether the server keeps up with its load: `load_state` is `keeps_up`. `None` for a load that is too short to judge.
     pub keeps_up: Option<bool>,
+    /// `keeps_up`, `at_limit` or `overloaded`, by the trend of the queue; see
+    /// [`Replay::queue_trend`](ridgepoint_replay::Replay::queue_trend). Of a rate that was found, over all seeds.
+    pub load_state: Option<LoadState>,
+    /// Seeds over which a rate was judged, from `seed` on; the latencies and rates of the row are means over them. Counts are those of the first.
+    pub seeds: Option<u64>,
+    /// What keeps the rate from being higher: the key of a limit, or `queue` if none breaks before the server is overloaded.
+    pub binds: Option<String>,
+    /// How far the figure of that limit is below it at the rate that was found, % of the limit.
+    pub margin_pct: Option<f64>,
+    /// The same of each limit: `ttft_p99_ms 2.1 %, itl_p99_ms 63.0 %`.
+    pub margins: Option<String>,
+    /// The resource behind what binds: `compute`, `bandwidth`, `links`, `host`, `latency` (kernels too short to fill the GPU), `kv_blocks`, or
+    /// `queue` (`max_num_seqs` requests run).
+    pub resource: Option<Resource>,
     /// All keys of the configuration in its grid, with their values.
     pub settings: String,
     /// Version of ridgepoint that the row was made with, and a hash of its built-in data.
@@ -219,7 +245,7 @@ impl Row {
     }
 
     /// Fills in the result of a replay of one replica.
-    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, keeps_up: Option<bool>) {
+    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, state: Option<LoadState>) {
         let replicas = self.data_parallel_size as f64;
         self.finished = Some(of.finished);
         self.rejected = Some(of.rejected);
@@ -227,15 +253,38 @@ impl Row {
         self.requests_per_s = of.requests_per_s.map(|rate| rate * replicas);
         self.output_tokens_per_s = of.output_tokens_per_s.map(|rate| rate * replicas);
         self.output_tokens_per_s_per_gpu = self.output_tokens_per_s.map(|rate| rate / self.gpus as f64);
-        [self.ttft_mean_ms, self.ttft_p50_ms, self.ttft_p90_ms, self.ttft_p99_ms] = figures(of.ttft_ms);
-        [self.tpot_mean_ms, self.tpot_p50_ms, self.tpot_p90_ms, self.tpot_p99_ms] = figures(of.tpot_ms);
-        [self.itl_mean_ms, self.itl_p50_ms, self.itl_p90_ms, self.itl_p99_ms] = figures(of.itl_ms);
-        [self.e2e_mean_ms, self.e2e_p50_ms, self.e2e_p90_ms, self.e2e_p99_ms] = figures(of.e2e_ms);
+        [self.ttft_mean_ms, self.ttft_p50_ms, self.ttft_p90_ms, self.ttft_p95_ms, self.ttft_p99_ms] =
+            figures(of.ttft_ms);
+        [self.tpot_mean_ms, self.tpot_p50_ms, self.tpot_p90_ms, self.tpot_p95_ms, self.tpot_p99_ms] =
+            figures(of.tpot_ms);
+        [self.itl_mean_ms, self.itl_p50_ms, self.itl_p90_ms, self.itl_p95_ms, self.itl_p99_ms] = figures(of.itl_ms);
+        [self.e2e_mean_ms, self.e2e_p50_ms, self.e2e_p90_ms, self.e2e_p95_ms, self.e2e_p99_ms] = figures(of.e2e_ms);
         self.steps = Some(counters.steps);
         self.preemptions = Some(counters.preemptions);
         self.max_running = Some(u64::from(counters.max_running));
         self.prefill_tokens = Some(counters.prefill_tokens);
-        self.keeps_up = keeps_up;
+        self.set_state(state);
+    }
+
+    /// Sets the state of the server.
+    pub(super) fn set_state(&mut self, state: Option<LoadState>) {
+        self.load_state = state;
+        self.keeps_up = state.map(|state| state == LoadState::KeepsUp);
+    }
+
+    /// The row of the first seed with the latencies and rates of all; `None` of no rows.
+    pub(super) fn mean_of(rows: &[Row]) -> Option<Row> {
+        let columns = |row: &Row| serde_json::to_value(row).ok().filter(Value::is_object);
+        let mut mean = columns(rows.first()?)?;
+        let all: Vec<Value> = rows.iter().filter_map(columns).collect();
+        for (key, value) in mean.as_object_mut()? {
+            let is_figure = key.ends_with("_ms") || (key.contains("_per_s") && !key.contains("rate_per_s"));
+            if is_figure && value.is_number() {
+                let sum: f64 = all.iter().filter_map(|row| row.get(key)?.as_f64()).sum();
+                *value = (sum / all.len() as f64).into();
+            }
+        }
+        serde_json::from_value(mean).ok()
     }
 
     /// Adds warnings.
@@ -247,10 +296,10 @@ impl Row {
     /// The first figure that no replay gives: not finite, negative or beyond 10¹⁵.
     pub(super) fn impossible(&self) -> Option<(&'static str, f64)> {
         let figures = figures_of!(self:
-            request_rate_per_s, request_rate_per_s_per_gpu, burstiness, think_time_s, fails_at_rate_per_s, duration_s,
+            request_rate_per_s, request_rate_per_s_per_gpu, burstiness, think_time_s, fails_at_rate_per_s, margin_pct, duration_s,
             requests_per_s, output_tokens_per_s, output_tokens_per_s_per_gpu, ttft_mean_ms, ttft_p50_ms, ttft_p90_ms,
-            ttft_p99_ms, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
-            itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p99_ms, host_hit_share, disk_hit_share, kv_load_wait_mean_ms,
+            ttft_p95_ms, ttft_p99_ms, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p95_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
+            itl_p95_ms, itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p95_ms, e2e_p99_ms, host_hit_share, disk_hit_share, kv_load_wait_mean_ms,
             kv_disk_wait_mean_ms
         );
         let given = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -264,8 +313,8 @@ impl Row {
     }
 }
 
-fn figures(of: Option<Distribution>) -> [Option<f64>; 4] {
-    [of.map(|of| of.mean), of.map(|of| of.p50), of.map(|of| of.p90), of.map(|of| of.p99)]
+fn figures(of: Option<Distribution>) -> [Option<f64>; 5] {
+    [of.map(|of| of.mean), of.map(|of| of.p50), of.map(|of| of.p90), of.map(|of| of.p95), of.map(|of| of.p99)]
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ridgepoint_replay::LoadState;
 use serde::Serialize;
 
 use super::best::{Best, best};
-use super::row::{CANNOT_RUN, Row};
+use super::row::{CANNOT_RUN, LOWEST_RATE_FAILS, Row};
 use super::sweeping::Sweep;
 use super::tiers::{TierSizes, tier_sizes};
 
@@ -21,6 +22,10 @@ pub struct SweepSummary {
     pub statuses: BTreeMap<String, usize>,
     /// Number of configurations that do not keep up with their given load.
     pub overloaded: usize,
+    /// Number of configurations that are at their limit with their given load.
+    pub at_limit: usize,
+    /// The limits that break at the lowest rate, with their values, the most frequent first.
+    pub lowest_rate_fails: Vec<Reason>,
     /// Number of replays for all rows.
     pub replays: u64,
     /// Path of the output.
@@ -33,7 +38,7 @@ pub struct SweepSummary {
     pub tiers: Vec<TierSizes>,
 }
 
-/// Why some configurations cannot run.
+/// Why some configurations cannot run, or break a limit at the lowest rate.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {
@@ -47,38 +52,48 @@ pub struct Reason {
     pub servers: Vec<String>,
 }
 
+/// The reasons of the rows of a status, the most frequent first.
+fn reasons(rows: &[Row], status: &str) -> Vec<Reason> {
+    let mut by_reason: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.status == status) {
+        if let Some(reason) = &row.reason {
+            by_reason.entry(reason).or_default().push(row);
+        }
+    }
+    let of_reason = |(reason, rows): (&str, Vec<&Row>)| {
+        let mut servers: Vec<String> =
+            rows.iter().map(|row| format!("{} TP {}", row.model, row.tensor_parallel_size)).collect();
+        servers.dedup();
+        Reason {
+            configurations: rows.len(),
+            reason: reason.to_owned(),
+            rows: rows.iter().map(|row| row.configuration).collect(),
+            servers,
+        }
+    };
+    let mut reasons: Vec<Reason> = by_reason.into_iter().map(of_reason).collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.configurations));
+    reasons
+}
+
 impl SweepSummary {
     /// Sums up the rows.
     pub fn new(rows: &[Row], reused: usize, out: &str) -> Self {
         let mut statuses: BTreeMap<String, usize> = BTreeMap::new();
-        let mut by_reason: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             *statuses.entry(row.status.clone()).or_default() += 1;
-            if let (CANNOT_RUN, Some(reason)) = (row.status.as_str(), &row.reason) {
-                by_reason.entry(reason).or_default().push(row);
-            }
         }
-        let of_reason = |(reason, rows): (&str, Vec<&Row>)| {
-            let mut servers: Vec<String> =
-                rows.iter().map(|row| format!("{} TP {}", row.model, row.tensor_parallel_size)).collect();
-            servers.dedup();
-            Reason {
-                configurations: rows.len(),
-                reason: reason.to_owned(),
-                rows: rows.iter().map(|row| row.configuration).collect(),
-                servers,
-            }
-        };
-        let mut reasons: Vec<Reason> = by_reason.into_iter().map(of_reason).collect();
-        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.configurations));
+        let in_state = |state| rows.iter().filter(|row| row.slo.is_none() && row.load_state == Some(state)).count();
         SweepSummary {
             configurations: rows.len(),
             reused,
             statuses,
-            overloaded: rows.iter().filter(|row| row.slo.is_none() && row.keeps_up == Some(false)).count(),
+            overloaded: in_state(LoadState::Overloaded),
+            at_limit: in_state(LoadState::AtLimit),
+            lowest_rate_fails: reasons(rows, LOWEST_RATE_FAILS),
             replays: rows.iter().map(|row| row.replays).sum(),
             out: out.to_owned(),
-            reasons,
+            reasons: reasons(rows, CANNOT_RUN),
             best: best(rows),
             tiers: tier_sizes(rows),
         }

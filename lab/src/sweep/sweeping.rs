@@ -20,6 +20,7 @@ use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
 use super::point::{FoundModel, Point, SharedLatency, reason};
 use super::row::Row;
+use super::search::most_requests;
 
 /// A grid that is ready to run.
 #[derive(Debug)]
@@ -81,7 +82,11 @@ impl Sweep {
     /// # Errors
     /// `ErrorKind::InvalidArgument` with the estimates of memory and time.
     pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
-        let loads = self.grid.loads.iter().map(|load| self.grid.source.num_requests(&load.value));
+        let is_search = self.grid.slo.is_some();
+        let loads = self.grid.loads.iter().map(|load| match self.grid.source.num_requests(&load.value) {
+            given if is_search && self.grid.source.is_drawn() => most_requests(given),
+            given => given,
+        });
         let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
         let at_once = threads.min(self.grid.num_configurations());
         check_memory(loads.max().unwrap_or(0), at_once, max_memory_gib)?;

@@ -1,0 +1,193 @@
+//! The highest rate of a configuration within its limits: rates are judged by long loads over several seeds.
+
+use std::cell::Cell;
+
+use rayon::prelude::*;
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint_replay::{
+    EngineConfig, LoadState, Observer, QueueTrend, Resource, ResourceSampler, Spread, SpreadSampler,
+};
+
+use super::capacity::{Capacity, Judged, first_guess, highest_holding};
+use super::load::LoadPoint;
+use super::point::{Point, Replayed};
+use super::row::{LOWEST_RATE_FAILS, Row};
+use super::slo::{Judgement, QUEUE, Slo};
+
+/// The lengths of the loads that rates are judged by, requests: the next one where the one before leaves a doubt.
+const LENGTHS: [u64; 2] = [5_000, 20_000];
+/// A figure of the longest load that is within this share of a shorter one's confirms it.
+const SAME: f64 = 0.005;
+/// A rate is judged over so many seeds.
+const SEEDS: u64 = 4;
+/// A first guess comes from loads of at most so many requests.
+const SHORT_REQUESTS: u64 = 2_000;
+/// A rate whose first seed scores more fails whatever the others do.
+const HOPELESS: f64 = 0.06;
+/// Chunks of at most so many tokens do not make gaps long.
+const SHORT_CHUNK: u64 = 1_024;
+/// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
+const FIRST_GUESS: f64 = 0.7;
+
+/// The largest number of requests that a search replays at a time, where `given` are asked for.
+pub(super) fn most_requests(given: u64) -> u64 {
+    LENGTHS.into_iter().fold(given, u64::max)
+}
+
+/// A search for the highest rate of a configuration.
+pub(super) struct Search<'a> {
+    pub(super) point: &'a Point<'a>,
+    pub(super) slo: &'a Slo,
+    /// The columns that are known before anything runs.
+    pub(super) row: &'a Row,
+    pub(super) latency: &'a CalibratedRoofline,
+    pub(super) config: &'a EngineConfig,
+}
+
+/// A rate that was judged.
+struct JudgedRate {
+    row: Row,
+    judgement: Judgement,
+}
+
+impl Search<'_> {
+    /// The row of the highest rate that holds; of the lowest rate if that fails.
+    pub(super) fn highest_rate(&self) -> Result<Row, String> {
+        let given = &self.point.configuration.load.value;
+        let range = (self.slo.lowest_rate_per_s, self.slo.highest_rate_per_s);
+        let short = given.with_requests(|number| number.min(SHORT_REQUESTS));
+        let replays = Cell::new(0);
+        let mut start = first_guess(range, |rate_per_s| {
+            let seen = self.seed(&short, rate_per_s)?;
+            replays.set(replays.get() + 1);
+            // The rate of sessions is that of their first turns.
+            let done_per_s =
+                seen.0.row.requests_per_s.map(|rate| FIRST_GUESS * rate / self.row.turns.unwrap_or(1) as f64);
+            Ok::<_, String>((self.judgement(&[seen]).judgement.score(), done_per_s))
+        })?;
+        let mut lengths: Vec<u64> = LENGTHS.map(|length| length.max(given.generated.total_requests())).to_vec();
+        lengths.dedup();
+        if !self.point.grid.source.is_drawn() {
+            lengths.truncate(1);
+        }
+        let mut rest = lengths.into_iter();
+        loop {
+            let length = rest.next().ok_or("no rate was tried")?;
+            let load = given.with_requests(|_| length);
+            let found = highest_holding(range, self.slo.precision, start, |rate_per_s| {
+                let judged = self.judged(&load, rate_per_s)?;
+                replays.set(replays.get() + judged.row.replays);
+                Ok::<_, String>(Judged { score: judged.judgement.score(), seen: judged })
+            })?;
+            let Some(longest) = rest.clone().next_back() else {
+                return self.row_of(found, &load, replays.get());
+            };
+            let at_per_s = found.holds.as_ref().or(found.fails.as_ref()).map_or(start, |(rate_per_s, _)| *rate_per_s);
+            replays.set(replays.get() + 1);
+            if self.is_confirmed(&found, &given.with_requests(|_| longest))? {
+                return self.row_of(found, &load, replays.get());
+            }
+            start = at_per_s;
+        }
+    }
+
+    /// Whether the seeds of a rate that holds agree, a limit is what fails above it, and a longer load has the same figures.
+    fn is_confirmed(&self, found: &Capacity<JudgedRate>, longer: &LoadPoint) -> Result<bool, String> {
+        let Some((rate_per_s, JudgedRate { judgement, .. })) = &found.holds else { return Ok(false) };
+        let queue_fails = found.fails.as_ref().is_some_and(|(_, failed)| failed.judgement.binds() == QUEUE);
+        if queue_fails || !judgement.is_narrow() {
+            return Ok(false);
+        }
+        let seen = self.seed(longer, *rate_per_s)?;
+        Ok(self.judgement(&[seen]).judgement.is_within(judgement, SAME))
+    }
+
+    /// The row of what a search found with a load.
+    fn row_of(&self, found: Capacity<JudgedRate>, load: &LoadPoint, replays: u64) -> Result<Row, String> {
+        let Slo { lowest_rate_per_s: lowest, highest_rate_per_s: highest, .. } = self.slo;
+        let (status, reason) = match (&found.holds, &found.fails) {
+            (None, Some((_, failed))) => {
+                let broken = failed.judgement.broken().unwrap_or_default();
+                (LOWEST_RATE_FAILS, Some(format!("at lowest_rate_per_s = {lowest}: {broken}")))
+            }
+            (_, None) => ("highest_rate_holds", Some(format!("the limits hold at highest_rate_per_s = {highest}"))),
+            _ => ("ok", None),
+        };
+        let rate_per_s = found.holds.as_ref().map(|(rate_per_s, _)| *rate_per_s);
+        let fails = found.fails.as_ref().map(|(rate_per_s, judged)| (*rate_per_s, judged.judgement.broken()));
+        let binds = found.fails.as_ref().map(|(_, judged)| judged.judgement.binds().to_owned());
+        let (at_per_s, JudgedRate { row, judgement }) = found.holds.or(found.fails).ok_or("no rate was tried")?;
+        let mut row = Row { status: status.to_owned(), reason, replays, ..row };
+        if let Some(binds) = &binds {
+            row.resource = self.resource(load, at_per_s, binds)?;
+            row.replays += 1;
+            row.margin_pct = rate_per_s.and(judgement.margin_pct(binds));
+            row.warn(long_chunks(binds, row.max_num_batched_tokens));
+        }
+        row.binds = binds;
+        row.margins = rate_per_s.map(|_| judgement.margins());
+        row.fails_at_rate_per_s = fails.as_ref().map(|(rate_per_s, _)| *rate_per_s);
+        row.limits_broken = fails.and_then(|(_, broken)| broken);
+        row.num_requests = self.point.grid.source.num_requests(load);
+        row.set_rate(rate_per_s);
+        Ok(row)
+    }
+
+    /// Judges a rate over all seeds; over one if that leaves no doubt, or if the requests are those of a file.
+    fn judged(&self, load: &LoadPoint, rate_per_s: f64) -> Result<JudgedRate, String> {
+        let first = self.seed(load, rate_per_s)?;
+        let alone = self.judgement(std::slice::from_ref(&first));
+        if !self.point.grid.source.is_drawn() || alone.judgement.score() > HOPELESS {
+            return Ok(alone);
+        }
+        let of_seed = |of: u64| self.seed(&LoadPoint { seed: load.seed.wrapping_add(of), ..*load }, rate_per_s);
+        let others: Result<Vec<_>, String> = (1..SEEDS).into_par_iter().map(of_seed).collect();
+        let seeds: Vec<_> = std::iter::once(first).chain(others?).collect();
+        Ok(self.judgement(&seeds))
+    }
+
+    /// One seed of a load, and how uncertain its figures are.
+    fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<(Replayed, Spread), String> {
+        let mut sampler = SpreadSampler::new(self.latency.steps());
+        let watching: &mut [&mut dyn Observer] = if self.slo.has_confidence() { &mut [&mut sampler] } else { &mut [] };
+        let replayed = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?;
+        Ok((replayed, sampler.spread()))
+    }
+
+    fn judgement(&self, seeds: &[(Replayed, Spread)]) -> JudgedRate {
+        let trends: Vec<QueueTrend> = seeds.iter().filter_map(|(replayed, _)| replayed.trend).collect();
+        let trend = QueueTrend::of_all(&trends);
+        let rows: Vec<(Row, Spread)> = seeds.iter().map(|(replayed, spread)| (replayed.row.clone(), *spread)).collect();
+        let judgement = self.slo.judged(&rows, trend.as_ref());
+        let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
+        let mut row = Row::mean_of(&rows).unwrap_or_default();
+        row.replays = rows.len() as u64;
+        row.seeds = Some(row.replays);
+        let state: Option<LoadState> = trend.map(|trend| trend.state());
+        row.set_state(state);
+        JudgedRate { row, judgement }
+    }
+
+    /// The resource behind what binds.
+    fn resource(&self, load: &LoadPoint, rate_per_s: f64, binds: &str) -> Result<Option<Resource>, String> {
+        let mut sampler = ResourceSampler::new(self.latency.steps(), self.config);
+        let watching: &mut [&mut dyn Observer] = &mut [&mut sampler];
+        let replay = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?.replay;
+        Ok(match binds {
+            QUEUE => sampler.behind_waiting(),
+            _ if binds.starts_with("ttft") || binds.starts_with("e2e") => sampler.behind_ttft(&replay),
+            _ => sampler.behind_steps(),
+        })
+    }
+}
+
+/// A remark on gaps that chunks of prompts make long.
+fn long_chunks(binds: &str, max_num_batched_tokens: u64) -> Option<String> {
+    let makes_gaps = binds.starts_with("itl_p") && max_num_batched_tokens > SHORT_CHUNK;
+    makes_gaps.then(|| {
+        format!(
+            "{binds} binds: the longest gaps are steps with a chunk of a prompt, of up to max_num_batched_tokens = {max_num_batched_tokens}; \
+             fewer make them shorter"
+        )
+    })
+}
