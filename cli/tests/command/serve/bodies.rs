@@ -213,12 +213,12 @@ fn a_sweep_takes_a_pasted_model_and_gpu() {
             "efficiency": "ideal", "correction": "none",
             "server": {"model": model, "hardware": hardware, "max_num_seqs": [8, 64], "max_model_len": 4096},
             "load": {"input_len_tokens": 300, "output_len_tokens": 20, "num_requests": 60},
-            "slo": {"ttft_p99_ms": 300},
+            "slo": {"ttft_p99_ms": 100},
         })
     };
     let rows = |model: Value, hardware: Value| server.post("/v1/sweep", &grid(model, hardware)).json()["rows"].clone();
     let named = rows(json!("llama-3.1-8b"), json!("h100"));
-    let pasted = rows(config.clone(), json!({"h100": {}}));
+    let pasted = rows(config.clone(), json!({"h100": {"sm_count": 132}}));
     assert_eq!(pasted.as_array().unwrap().len(), 2);
     for (own, of_name) in pasted.as_array().unwrap().iter().zip(named.as_array().unwrap()) {
         assert_eq!((&own["model"], &own["status"]), (&json!("config.json"), &json!("ok")), "{own}");
