@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 /**
- * A sortable table. A column is `{key, label, value(row), cell(row), numeric, title}`: `value` sorts, `cell` is shown.
+ * A sortable table, whose caption may change. A column is `{key, label, value(row), cell(row), numeric, title}`: `value` sorts, `cell` is shown.
  * `caption` says what the table holds. `onRow(tr, row)` may add attributes and listeners. `detail(row)` is shown below the row over its
  * whole width, because columns of long texts would be cut; null for none.
  */
@@ -22,7 +22,8 @@ export class SortableTable {
       const button = h("button", { type: "button", class: "sort", title: column.title, onclick: () => this.sortBy(column) }, column.label);
       return h("th", { scope: "col", class: column.numeric ? "num" : null, "data-key": column.key }, button);
     });
-    table.replaceChildren(h("caption", {}, caption), h("thead", {}, h("tr", {}, this.heads)), this.body);
+    this.caption = h("span", {}, caption);
+    table.replaceChildren(h("caption", {}, this.caption), h("thead", {}, h("tr", {}, this.heads)), this.body);
     this.#mark();
   }
 

@@ -2,7 +2,7 @@
 
 import { Frame } from "../charts/frame.js";
 import { rowChart } from "../charts/rows.js";
-import { $, figure, h } from "../dom.js";
+import { $, figure, h, setText } from "../dom.js";
 import { listed, millis, number, percent, tick, whole } from "../format.js";
 import { binding, binds, breaks, holds, limitName, ranked, serverName, unsteady, withChosen } from "../rows.js";
 import { SortableTable } from "../table.js";
@@ -69,15 +69,22 @@ function remarks(row) {
   );
 }
 
+/** ", over 20,000 requests": how long the loads were over which rates hold. */
+function over(rows) {
+  const requests = rows.map(({ num_requests }) => num_requests).filter(Number.isFinite);
+  if (requests.length === 0) return "";
+  const ends = [...new Set([Math.min(...requests), Math.max(...requests)])];
+  return `, over ${ends.map(whole).join(" to ")} requests`;
+}
+
 export class CapacityView {
   rows = [];
-  limits = [];
 
   constructor() {
     this.chart = new Frame($("sweep-chart"));
   }
 
-  #makeTable(limits, requests) {
+  #makeTable(limits) {
     const ms = (key) => ({
       key,
       label: limitName(key),
@@ -89,9 +96,8 @@ export class CapacityView {
       value: (row) => (holds(row) ? row[key] : -1),
       cell: (row) => (row.status === "ok" ? figure(row[key], number(row[key])) : "–"),
     });
-    const over = requests.length > 0 ? `, over ${listed(requests.map(whole))} requests` : "";
     return new SortableTable($("sweep-table"), {
-      caption: `Servers of the grid and the highest rate that each holds within the limits${over}.`,
+      caption: "",
       columns: [
         {
           key: "server",
@@ -123,11 +129,9 @@ export class CapacityView {
 
   /** Shows the rows that are there so far and the chosen server's, the best first. `limits` begins a new sweep with these limits. */
   showGrid(rows, limits) {
-    if (limits) [this.limits, this.table, this.requests] = [limits, null, ""];
+    if (limits) this.table = this.#makeTable(limits);
     this.rows = ranked(withChosen(rows, this.own));
-    const requests = [...new Set(this.rows.map(({ num_requests }) => num_requests))].filter(Number.isFinite).sort((a, b) => a - b);
-    if (!this.table || this.requests !== requests.join()) this.table = this.#makeTable(this.limits, requests);
-    this.requests = requests.join();
+    setText(this.table.caption, `Servers of the grid and the highest rate that each holds within the limits${over(this.rows)}.`);
     const held = this.rows.filter(holds);
     $("sweep-figure").hidden = held.length === 0;
     $("sweep-block").hidden = rows.length === 0;

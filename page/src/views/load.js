@@ -119,7 +119,6 @@ function lead({ finished, rejected, requests, ttft_ms, itl_ms }, load, state) {
     "p",
     {},
     refused,
-    h("strong", {}, "Predicted, not measured: "),
     `${whole(requests)} requests of ${whole(Number(state.input_len))} prompt and ${whole(Number(state.output_len))} output tokens, ${
       state.load === "rate" ? `sent at ${sent(state)}` : sent(state)
     }. `,

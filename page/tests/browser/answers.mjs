@@ -84,6 +84,7 @@ test("a limit on any point of any latency reaches the search, and its figure the
   await browser.until(() => /1 configurations? in/.test(document.getElementById("sweep-note").innerText), "the end of the sweep");
   const heads = await browser.run(() => [...document.querySelectorAll("#sweep-table thead th")].map(({ innerText }) => innerText.trim()));
   assert.ok(heads.includes("TTFT mean") && heads.includes("E2E p90") && !heads.includes("ITL p99"), heads.join());
+  assert.match(await browser.run(() => document.querySelector("#sweep-table caption").innerText), /within the limits, over 100 requests\.$/);
   assert.equal((await state()).e2e_p90_ms, "9000");
   const limits = await browser.run(() => document.querySelectorAll(".limits input").length);
   assert.equal(limits, 20, "mean, p50, p90, p95 and p99 of four latencies");
