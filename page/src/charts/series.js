@@ -150,6 +150,7 @@ export function fitChart({ fits, chosen, width }) {
     Math.max(0.8, Math.min(...fits.map(({ requests }) => Math.max(1, requests))) * 0.7),
     Math.max(...fits.map(({ requests }) => requests), 2) * 1.5,
   ];
+  const tens = powers(1, y[1], 10).filter((value) => value >= y[0]);
   const shown = fits.filter(({ requests }) => requests > 0);
   return draw("Requests that fit by context.", {
     width,
@@ -162,7 +163,7 @@ export function fitChart({ fits, chosen, width }) {
     y: { type: "log", domain: y, label: null },
     marks: [
       gridX({ ticks: powers(x[0], x[1], 4), stroke: "var(--rule)", strokeOpacity: 1 }),
-      gridY({ ticks: powers(1, y[1], 10), stroke: "var(--rule)", strokeOpacity: 1 }),
+      gridY({ ticks: tens, stroke: "var(--rule)", strokeOpacity: 1 }),
       axisX({
         ticks: powers(x[0], x[1], width < 500 ? 16 : 4),
         tickFormat: whole,
@@ -171,7 +172,7 @@ export function fitChart({ fits, chosen, width }) {
         labelAnchor: "center",
         labelArrow: "none",
       }),
-      axisY({ ticks: powers(1, y[1], 10), tickFormat: whole, tickSize: 0, label: null }),
+      axisY({ ticks: tens, tickFormat: whole, tickSize: 0, label: null }),
       axisName("requests", 52),
       line(shown, { x: "context", y: "requests", stroke: "var(--memory)", strokeWidth: 1.8 }),
       chosen.requests > 0

@@ -94,6 +94,26 @@ test("the heat map cuts no row, and a phone shows all GPUs", async () => {
   await browser.look();
 });
 
+test("the words of a chart stand apart", async () => {
+  for (const [view, id] of [
+    ["memory", "memory-fit"],
+    ["load", "quantiles"],
+  ]) {
+    await open(view);
+    await browser.settled();
+    const touching = await browser.run((chart) => {
+      const boxes = [...document.querySelectorAll(`#${chart} svg`)].map((svg) =>
+        [...svg.querySelectorAll("text")].map((word) => ({ word: word.textContent, box: word.getBoundingClientRect() })),
+      );
+      const meet = (a, b) => a.left < b.right - 2 && b.left < a.right - 2 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+      return boxes.flatMap((words) =>
+        words.flatMap(({ word, box }, at) => words.slice(at + 1).flatMap((other) => (meet(box, other.box) ? [`${word} and ${other.word}`] : []))),
+      );
+    }, id);
+    assert.deepEqual(touching, [], view);
+  }
+});
+
 test("names of arguments break between words, and each bound has a colour of its own", async () => {
   await open();
   assert.equal(
