@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
 use ridgepoint::Error;
-use ridgepoint_lab::sweep::{Given, Grid, GridLimits, Row, Sweep, SweepSummary};
+use ridgepoint_lab::sweep::{Grid, GridLimits, InPlace, Row, Sweep, SweepSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -64,5 +64,5 @@ fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Resu
     let grid = Grid::from_keys(ORIGIN, &Value::Object(map), limits);
     let (options, grid) = both(options(&prediction, data_dir), grid)?;
     let (model, hardware) = both(described.model().transpose(), described.hardware(data_dir).transpose())?;
-    Ok(Sweep::with(grid, options, &Given { model, hardware })?)
+    Ok(Sweep::with(grid, options, &InPlace { model, hardware })?)
 }

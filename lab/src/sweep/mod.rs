@@ -43,5 +43,5 @@ pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;
 pub use summary::{ListedConfiguration, Reason, SweepList, SweepSummary};
-pub use sweeping::{Given, Sweep};
+pub use sweeping::{InPlace, Sweep};
 pub use tiers::{TierSize, TierSizes};

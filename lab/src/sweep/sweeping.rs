@@ -36,7 +36,7 @@ pub struct Sweep {
 
 /// A model and a GPU that all servers of a grid have, whatever names the grid has for them. Nothing is looked up for those names.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct InPlace {
     /// The model.
     pub model: Option<Model>,
     /// The GPU.
@@ -50,14 +50,14 @@ impl Sweep {
     /// All problems: unknown models and GPUs, files that cannot be read, corrections that do not exist, are for another model or do not
     /// go with the textbook roofline. A server that cannot run is no error: its row says so.
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
-        Sweep::with(grid, options, &Given::default())
+        Sweep::with(grid, options, &InPlace::default())
     }
 
     /// The same of a grid whose model or GPU is given.
     ///
     /// # Errors
     /// Those of [`Sweep::new`].
-    pub fn with(mut grid: Grid, options: Options, given: &Given) -> Result<Self> {
+    pub fn with(mut grid: Grid, options: Options, given: &InPlace) -> Result<Self> {
         let mut problems: Vec<String> = Vec::new();
         let transfers = read_transfers(&mut grid, &mut problems);
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
