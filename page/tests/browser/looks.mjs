@@ -96,7 +96,7 @@ test("the heat map cuts no row, and a phone shows all GPUs", async () => {
 
 test("the words of a chart stand apart", async () => {
   for (const [view, id] of [
-    ["memory", "memory-fit"],
+    ["memory?max_model_len=131072", "memory-fit"],
     ["load", "quantiles"],
   ]) {
     await open(view);
@@ -105,7 +105,7 @@ test("the words of a chart stand apart", async () => {
       const boxes = [...document.querySelectorAll(`#${chart} svg`)].map((svg) =>
         [...svg.querySelectorAll("text")].map((word) => ({ word: word.textContent, box: word.getBoundingClientRect() })),
       );
-      const meet = (a, b) => a.left < b.right - 2 && b.left < a.right - 2 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+      const meet = (a, b) => a.left < b.right + 2 && b.left < a.right + 2 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
       return boxes.flatMap((words) =>
         words.flatMap(({ word, box }, at) => words.slice(at + 1).flatMap((other) => (meet(box, other.box) ? [`${word} and ${other.word}`] : []))),
       );
