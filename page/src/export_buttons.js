@@ -17,9 +17,9 @@ export function addExports({ app, views, sweep }) {
     object ? download(`${name(word)}.json`, `${JSON.stringify(object, null, 2)}\n`, "application/json") : say("There are no figures yet.");
 
   /** Buttons that every view has: the command, curl, and the files that the command needs. */
-  const commands = (command, path, body, shown) => [
+  const commands = (command, path, body) => [
     button("Copy command", "command", () => copy(command(state()), "Command")),
-    button("Copy curl", "curl", () => copy(curl(origin(), path, body(state())), "curl"), shown),
+    button("Copy curl", "curl", () => copy(curl(origin(), path, body(state())), "curl")),
     button(
       "config.json",
       "config",
@@ -66,12 +66,7 @@ export function addExports({ app, views, sweep }) {
       button("CSV", "csv", () => saveCsv(sweep.rows.length > 0 ? sweep.rows : app.answers.capacity?.rows, "capacity")),
       button("JSON", "json", () => saveJson(sweep.rows.length > 0 ? { rows: sweep.rows } : app.answers.capacity, "capacity")),
       button("grid.toml", "grid", () => download("grid.toml", gridToml(state()), "application/toml")),
-      ...commands(
-        sweepCommand,
-        "/v1/sweep",
-        (of) => (sweep.rows.length > 0 ? gridBody(of) : ownSweepBody(of)),
-        () => !state().config && !state().gpu,
-      ),
+      ...commands(sweepCommand, "/v1/sweep", (of) => (sweep.rows.length > 0 ? gridBody(of) : ownSweepBody(of))),
     ],
     memory: [
       button("CSV", "csv", () =>

@@ -22,12 +22,18 @@ function control(row) {
   return h("input", { ...shared, inputmode, spellcheck: "false", placeholder: words, title: schema.description });
 }
 
-/** Whether a control needs the whole width of the form: JSON, and lists with long choices. */
+/** Whether a control needs the whole width of the form: JSON, and long choices or defaults. */
 function isWide(row) {
   const kind = kindOf(row);
   if (kind === "json") return true;
   if (kind === "switch" && row.default === "") return false;
-  return (kind === "switch" || kind === "choice") && [row.default, ...choicesOf(row)].some(({ length }) => length > NARROW);
+  const choices = kind === "switch" || kind === "choice" ? choicesOf(row) : [];
+  return [row.default, ...choices].some(({ length }) => length > NARROW);
+}
+
+/** A name that breaks between its words alone. */
+function breakable(name) {
+  return name.split("_").flatMap((word, index) => (index === 0 ? [word] : ["_", h("wbr"), word]));
 }
 
 function field(row) {
@@ -35,7 +41,7 @@ function field(row) {
   return h(
     "div",
     { class: isWide(row) ? "field wide" : "field", "data-field": name },
-    h("label", { for: name, title: schema.description }, name),
+    h("label", { for: name, title: schema.description }, breakable(name)),
     control(row),
     h("p", { class: "help", id: `help-${name}` }, schema.description),
   );

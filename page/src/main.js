@@ -3,13 +3,13 @@
 import { get, Latest, post, setToken } from "./api.js";
 import { isLearned, learn } from "./arguments.js";
 import { pack, unpack } from "./codec.js";
+import { capacityCard, loadNote, sourceCard, stepNote } from "./cards.js";
 import { $, debounced, setText } from "./dom.js";
-import { highestRate } from "./highest_rate.js";
 import { addExports } from "./export_buttons.js";
 import { copy, say } from "./exports.js";
 import { Faults } from "./faults.js";
 import { Form } from "./form.js";
-import { gib, micros, millis, number, percent, whole } from "./format.js";
+import { gib, micros, millis, percent, whole } from "./format.js";
 import { Outlook } from "./outlook.js";
 import { problemsOf } from "./problems.js";
 import { formatsOf, Setup } from "./setup.js";
@@ -29,9 +29,9 @@ import {
 } from "./state.js";
 import { Sweep } from "./sweep.js";
 import { chooseTheme } from "./theme_choice.js";
-import { CapacityView, summary } from "./views/capacity.js";
+import { CapacityView } from "./views/capacity.js";
 import { KnownView, trust } from "./views/known.js";
-import { LoadView, overload, wholeRun } from "./views/load.js";
+import { LoadView, stateOf, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
 import { bounds, StepView } from "./views/step.js";
 
@@ -162,7 +162,7 @@ function work(kind, isBusy) {
 }
 
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
-function channel(kind, view, path, body, showAnswer, send = (sent) => post(path, sent)) {
+function channel(kind, view, path, body, showAnswer) {
   let last = "";
   const failed = (error) => {
     last = "";
@@ -170,7 +170,7 @@ function channel(kind, view, path, body, showAnswer, send = (sent) => post(path,
     clearTab(view);
   };
   const latest = new Latest({
-    send: ({ sent }) => send(sent),
+    send: ({ sent }) => post(path, sent),
     done: (answer, job) => {
       app.answers[kind] = answer;
       faults.report(kind, [], app.state);
@@ -211,10 +211,10 @@ const askStep = channel("step", "step", "v1/predict-step", stepBody, (answer) =>
   const isFirst = performance.getEntriesByName("first-answer").length === 0;
   const [kind] = bounds(answer);
   setText($("answer-step"), micros(answer.step_time_us));
-  setText($("note-step"), `${kind.bound} bounds ${percent(kind.share, 0)}`);
-  const [source] = Object.entries(answer.provenance).sort((a, b) => b[1] - a[1]);
-  setText($("answer-known"), percent(source[1], 0));
-  setText($("note-known"), `of the step is ${source[0]}`);
+  setText($("note-step"), stepNote(state, kind));
+  const source = sourceCard(answer.provenance);
+  setText($("answer-known"), source.answer);
+  setText($("note-known"), source.note);
   views.step.show(answer, { hardware: setup.chosenGpu(state), formats: formatsOf(setup.chosenModel(state), state.config) });
   announce();
   outlook.soon();
@@ -248,28 +248,21 @@ function showMemory() {
 
 const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) => {
   const run = wholeRun(answer);
-  const late = overload(answer);
+  const load = stateOf(answer);
   setText($("answer-load"), `TTFT ${millis(run.ttft_ms?.p99)}`);
-  setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
-  $("tab-load").classList.toggle("late", Boolean(late));
+  setText($("note-load"), loadNote(app.state, load, run.requests));
+  $("tab-load").classList.toggle("late", load !== "keeps_up");
   trustworthy(answer);
-  views.load.show(answer, { limits: limits(app.state), isOpen: app.state.load === "rate" });
+  views.load.show(answer, { limits: limits(app.state), state: app.state });
 });
 
-const askCapacity = channel(
-  "capacity",
-  "capacity",
-  "v1/sweep",
-  ownSweepBody,
-  (answer) => {
-    const row = answer.rows[0];
-    const { answer: held, note } = summary(row);
-    setText($("answer-capacity"), held);
-    setText($("note-capacity"), note);
-    views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
-  },
-  async (sent) => ({ rows: [await highestRate(sent)] }),
-);
+const askCapacity = channel("capacity", "capacity", "v1/sweep", ownSweepBody, ({ rows: [row] }) => {
+  const { answer, note, late } = capacityCard(row, app.state);
+  setText($("answer-capacity"), answer);
+  setText($("note-capacity"), note);
+  $("tab-capacity").classList.toggle("late", Boolean(late));
+  views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
+});
 
 const soonLoad = debounced(() => askLoad(app.state), 300);
 const soonCapacity = debounced(() => {

@@ -24,6 +24,12 @@ function keys() {
 const OF_MODEL = /unknown model|model_type|architectures|num_hidden_layers|num_attention_heads|intermediate_size|vocab_size|config/;
 const OF_GPU = /unknown hardware|datasheet|interconnect|hbm_|peak_\w+_flop|sm_count|display_name/;
 
+/** The factor of a product that has the largest value: it is the one to lower. */
+function largest(factors, state) {
+  const size = (key) => Number(state[key]) || 1;
+  return factors.reduce((most, key) => (size(key) > size(most) ? key : most));
+}
+
 /** The field that a problem is about, or null. */
 export function fieldOf(problem, state) {
   const model = state.config ? "config" : "model";
@@ -31,6 +37,8 @@ export function fieldOf(problem, state) {
   if (/unknown model/.test(problem)) return model;
   if (/unknown hardware/.test(problem)) return gpu;
   if (/send fewer requests/.test(problem)) return "num_requests";
+  const [, product] = /^(\w+(?: × \w+)+) = /.exec(problem) ?? [];
+  if (product) return largest(product.split(" × "), state);
   const [, first] = /^(\w+) (?:=|is|must|can) /.exec(problem) ?? [];
   if (fieldRows().some(({ name }) => name === first)) return first;
   for (const key of keys()) {

@@ -2,7 +2,12 @@
 
 import { fieldRows, isLearned, numeric, rowOf, valueOf } from "./arguments.js";
 
-export const LIMITS = ["ttft_p99_ms", "itl_p99_ms", "tpot_p99_ms", "e2e_p99_ms"];
+/** Latencies and their points that may have limits, and that the load's table shows. */
+export const LATENCIES = ["ttft", "tpot", "itl", "e2e"];
+export const POINTS = ["mean", "p50", "p90", "p95", "p99"];
+
+/** Limits by their keys in [slo]: "ttft_mean_ms", …, "e2e_p99_ms". */
+export const LIMITS = LATENCIES.flatMap((latency) => POINTS.map((point) => `${latency}_${point}_ms`));
 
 export const VIEWS = ["step", "load", "capacity", "memory", "known"];
 
@@ -17,8 +22,6 @@ export const DEFAULTS = Object.freeze({
   hardware: "h100_sxm",
   gpu: "",
   tensor_parallel_size: "4",
-  max_num_batched_tokens: "1024",
-  max_model_len: "8192",
   decodes: "64",
   context: "2048",
   chunk: "512",
@@ -31,13 +34,12 @@ export const DEFAULTS = Object.freeze({
   num_requests: "1000",
   burstiness: "",
   seed: "",
+  ...Object.fromEntries(LIMITS.map((key) => [key, ""])),
   ttft_p99_ms: "1000",
   itl_p99_ms: "100",
-  tpot_p99_ms: "",
-  e2e_p99_ms: "",
   grid_tp: "2,4,8",
   grid_hardware: "h100_sxm,h200_sxm",
-  grid_tokens: "512,1024,2048",
+  grid_tokens: "512,2048,8192",
   grid_requests: "500",
   filter: "",
 });

@@ -1,8 +1,8 @@
 // Runs the grid of the capacity view: one configuration after the other, so that progress shows and a cancel keeps what is done.
 
+import { post } from "./api.js";
 import { $, setText } from "./dom.js";
 import { number, whole } from "./format.js";
-import { highestRate } from "./highest_rate.js";
 import { problemsOf } from "./problems.js";
 import { configurations, FieldFault, gridBody } from "./state.js";
 
@@ -48,7 +48,7 @@ export class Sweep {
     this.#abort = abort;
     this.rows = [];
     this.faults.report("sweep", [], this.state());
-    this.view.showGrid([]);
+    this.view.showGrid([], Object.keys(list[0].slo));
     this.#busy(true);
     const started = performance.now();
     let next = 0;
@@ -65,9 +65,9 @@ export class Sweep {
         const at = next;
         next += 1;
         try {
-          const row = await highestRate(list[at], abort.signal);
+          const { rows } = await post("v1/sweep", list[at], abort.signal);
           if (abort.signal.aborted) return;
-          this.rows.push({ ...row, configuration: at });
+          this.rows.push({ ...rows[0], configuration: at });
         } catch (error) {
           if (error.name === "AbortError") return;
           problems = [...new Set([...problems, ...problemsOf(error.error ?? { message: error.message })])];

@@ -3,24 +3,27 @@
 import { h } from "./dom.js";
 
 /**
- * A sortable table. A column is `{key, label, value(row), cell(row), numeric, title}`: `value` sorts, `cell` is shown.
- * `caption` says what the table holds. `onRow(tr, row)` may add attributes and listeners.
+ * A sortable table, whose caption may change. A column is `{key, label, value(row), cell(row), numeric, title}`: `value` sorts, `cell` is shown.
+ * `caption` says what the table holds. `onRow(tr, row)` may add attributes and listeners. `detail(row)` is shown below the row over its
+ * whole width, because columns of long texts would be cut; null for none.
  */
 export class SortableTable {
   #rows = [];
   #by = null;
   #descending = false;
 
-  constructor(table, { columns, caption, onRow = () => {}, sort = null }) {
+  constructor(table, { columns, caption, onRow = () => {}, detail = () => null, sort = null }) {
     this.columns = columns;
     this.onRow = onRow;
+    this.detail = detail;
     if (sort) [this.#by, this.#descending] = [columns.find((column) => column.key === sort.key), sort.descending];
     this.body = h("tbody");
     this.heads = columns.map((column) => {
       const button = h("button", { type: "button", class: "sort", title: column.title, onclick: () => this.sortBy(column) }, column.label);
       return h("th", { scope: "col", class: column.numeric ? "num" : null, "data-key": column.key }, button);
     });
-    table.replaceChildren(h("caption", {}, caption), h("thead", {}, h("tr", {}, this.heads)), this.body);
+    this.caption = h("span", {}, caption);
+    table.replaceChildren(h("caption", {}, this.caption), h("thead", {}, h("tr", {}, this.heads)), this.body);
     this.#mark();
   }
 
@@ -52,14 +55,17 @@ export class SortableTable {
       rows.sort((a, b) => sign * compare(value(a), value(b)));
     }
     this.body.replaceChildren(
-      ...rows.map((row) => {
+      ...rows.flatMap((row) => {
         const cells = this.columns.map((column, index) => {
           const tag = index === 0 ? "th" : "td";
           return h(tag, { scope: index === 0 ? "row" : null, class: column.numeric ? "num" : null }, column.cell(row));
         });
         const line = h("tr", {}, cells);
         this.onRow(line, row);
-        return line;
+        const more = this.detail(row);
+        if (!more) return [line];
+        line.classList.add("has-detail");
+        return [line, h("tr", { class: "detail-row" }, h("td", { colspan: this.columns.length }, more))];
       }),
     );
   }

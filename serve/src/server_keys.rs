@@ -50,24 +50,55 @@ impl ServerKeys {
     pub fn find(&self, data_dir: Option<&Path>, of_route: &[&str]) -> std::result::Result<ResolvedServer, Problem> {
         let mut map = self.0.clone();
         let prediction = prediction_arguments().taken(&mut map);
-        let model = named_in_place(&mut map, "model", OWN_MODEL);
-        let hardware = named_in_place(&mut map, "hardware", OWN_HARDWARE);
+        let described = Described::taken(&mut map);
         let read = both(options(&prediction, data_dir), ServerConfig::from_values(ORIGIN, &map));
         let (options, mut server) =
             read.map_err(|errors| Problem::from(errors).reworded(|problem| misspelt(problem, of_route)))?;
         server.names_only = true;
-        let model = match model {
-            Some(config) => own_model(&server, &config),
+        let model = match described.model() {
+            Some(model) => model.map(|model| (model, Vec::new())),
             None => server.find_model(data_dir),
         };
-        let hardware = match hardware {
-            Some(figures) => own_hardware(&figures, data_dir),
-            None => server.find_hardware(data_dir),
-        };
+        let hardware = described.hardware(data_dir).unwrap_or_else(|| server.find_hardware(data_dir));
         let ((model, precision_notes), hardware) = both(model, hardware)?;
         let mut notes = std::mem::take(&mut server.notes);
         notes.extend(precision_notes);
         Ok(ResolvedServer { server, model, hardware, options, notes })
+    }
+}
+
+/// What a server's keys describe in place of a name.
+#[derive(Debug, Default)]
+pub struct Described {
+    model: Option<Value>,
+    hardware: Option<Value>,
+    has_precision: bool,
+}
+
+impl Described {
+    /// Moves the objects out of the keys `model` and `hardware`, which then hold names.
+    pub fn taken(map: &mut Map<String, Value>) -> Self {
+        Described {
+            model: named_in_place(map, "model", OWN_MODEL),
+            hardware: named_in_place(map, "hardware", OWN_HARDWARE),
+            has_precision: map.get("precision").is_some_and(|value| !value.is_null()),
+        }
+    }
+
+    /// The model, if it is described.
+    pub fn model(&self) -> Option<Result<Model>> {
+        let config = self.model.as_ref()?;
+        if self.has_precision {
+            let problem = "precision chooses a variant of a model that is named; the config.json in `model` has its own \
+                           quantization_config";
+            return Some(Err(Error::invalid(ORIGIN, vec![problem.to_owned()])));
+        }
+        Some(Model::from_config_str(OWN_MODEL, "model", &config.to_string(), None))
+    }
+
+    /// The GPU, if it is described.
+    pub fn hardware(&self, data_dir: Option<&Path>) -> Option<Result<Hardware>> {
+        self.hardware.as_ref().map(|figures| own_hardware(figures, data_dir))
     }
 }
 
@@ -87,15 +118,6 @@ fn misspelt(problem: &str, of_route: &[&str]) -> Option<String> {
     let (key, _) = problem.split_once(" is not a known key: known are")?;
     let hint = did_you_mean(key, of_route.iter().copied().chain(prediction_arguments().modelled_names()))?;
     Some(format!("{key} is not a known key: {hint}"))
-}
-
-fn own_model(server: &ServerConfig, config: &Value) -> Result<(Model, Vec<String>)> {
-    if server.precision.is_some() {
-        let problem = "precision chooses a variant of a model that is named; the config.json in `model` has its own \
-                       quantization_config";
-        return Err(Error::invalid(ORIGIN, vec![problem.to_owned()]));
-    }
-    Ok((Model::from_config_str(OWN_MODEL, "model", &config.to_string(), None)?, Vec::new()))
 }
 
 /// The keys of a hardware file, or figures over those of a known GPU, as in `{"h100": {"memory_gb": 64}}`.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use hyper::{Request, StatusCode};
 use ridgepoint::Error;
-use ridgepoint_lab::sweep::{Grid, GridLimits, Row, Sweep, SweepSummary};
+use ridgepoint_lab::sweep::{Grid, GridLimits, InPlace, Row, Sweep, SweepSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::app::{App, RequestLimits};
 use crate::body::ORIGIN;
 use crate::problem::Problem;
-use crate::server_keys::options;
+use crate::server_keys::{Described, options};
 use crate::{answer, body};
 use ridgepoint_lab::prediction::prediction_arguments;
 use ridgepoint_lab::served::both;
@@ -59,8 +59,10 @@ pub async fn sweep(
 
 fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
     let prediction = prediction_arguments().taken(&mut map);
+    let described = map.get_mut("server").and_then(Value::as_object_mut).map(Described::taken).unwrap_or_default();
     let limits = GridLimits { configurations: MOST_CONFIGURATIONS, names_only: true };
     let grid = Grid::from_keys(ORIGIN, &Value::Object(map), limits);
     let (options, grid) = both(options(&prediction, data_dir), grid)?;
-    Ok(Sweep::new(grid, options)?)
+    let (model, hardware) = both(described.model().transpose(), described.hardware(data_dir).transpose())?;
+    Ok(Sweep::with(grid, options, &InPlace { model, hardware })?)
 }

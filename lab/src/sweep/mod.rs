@@ -44,5 +44,5 @@ pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;
 pub use summary::{ListedConfiguration, Reason, SweepList, SweepSummary};
-pub use sweeping::Sweep;
+pub use sweeping::{InPlace, Sweep};
 pub use tiers::{TierSize, TierSizes};

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::{MAX_PROBLEMS, check};
 use ridgepoint::latency::KvTransfers;
-use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
+use ridgepoint::{CorrectionChoice, Error, Hardware, Model, Options, Result};
 use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::server_config::{KvTransfersSource, ServerConfig};
 use ridgepoint_replay::workload::{Summary, check_block_memory, check_memory};
@@ -35,13 +35,30 @@ pub struct Sweep {
     stop: Arc<AtomicBool>,
 }
 
+/// A model and a GPU that all servers of a grid have, whatever names the grid has for them. Nothing is looked up for those names.
+#[derive(Debug, Clone, Default)]
+pub struct InPlace {
+    /// The model.
+    pub model: Option<Model>,
+    /// The GPU.
+    pub hardware: Option<Hardware>,
+}
+
 impl Sweep {
     /// Finds everything that the grid names. `options` are those of all step models.
     ///
     /// # Errors
     /// All problems: unknown models and GPUs, files that cannot be read, corrections that do not exist, are for another model or do not
     /// go with the textbook roofline. A server that cannot run is no error: its row says so.
-    pub fn new(mut grid: Grid, options: Options) -> Result<Self> {
+    pub fn new(grid: Grid, options: Options) -> Result<Self> {
+        Sweep::with(grid, options, &InPlace::default())
+    }
+
+    /// The same of a grid whose model or GPU is given.
+    ///
+    /// # Errors
+    /// Those of [`Sweep::new`].
+    pub fn with(mut grid: Grid, options: Options, given: &InPlace) -> Result<Self> {
         let mut problems: Vec<String> = Vec::new();
         let transfers = read_transfers(&mut grid, &mut problems);
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
@@ -53,11 +70,12 @@ impl Sweep {
                 break;
             }
             if let Entry::Vacant(entry) = models.entry(model_key(server)) {
-                let found = found_model(server, &options).map(|found| entry.insert(found));
+                let found = found_model(server, given.model.as_ref(), &options).map(|found| entry.insert(found));
                 problems.extend(found.err().map(|error| error.to_string()));
             }
             if let Entry::Vacant(entry) = hardware.entry(server.hardware.clone()) {
-                let found = server.find_hardware(data_dir).map(|found| entry.insert(found));
+                let hardware = given.hardware.clone().map_or_else(|| server.find_hardware(data_dir), Ok);
+                let found = hardware.map(|found| entry.insert(found));
                 problems.extend(found.err().map(|error| error.to_string()));
             }
         }
@@ -192,7 +210,11 @@ fn model_key(server: &ServerConfig) -> (String, Option<MatmulFormat>) {
     (server.model.clone(), server.precision)
 }
 
-fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
+fn found_model(server: &ServerConfig, given: Option<&Model>, options: &Options) -> Result<FoundModel> {
+    if let Some(model) = given {
+        let correction = options.correction.resolve(&model.name, options.efficiency)?;
+        return Ok(FoundModel { model: Ok((model.clone(), Vec::new())), correction });
+    }
     let data_dir = options.data_dir.as_deref();
     let named = ServerConfig { precision: None, ..server.clone() }.find_model(data_dir)?.0;
     let model = server.find_model(data_dir).map_err(reason);

@@ -7,6 +7,7 @@ export const BOUNDS = {
   compute: { label: "compute", colour: "var(--compute)" },
   memory: { label: "memory", colour: "var(--memory)" },
   network: { label: "network", colour: "var(--network)" },
+  power: { label: "power", colour: "var(--power)" },
   latency: { label: "latency", colour: "var(--latency)" },
 };
 

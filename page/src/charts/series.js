@@ -4,20 +4,39 @@ import { areaY, axisX, axisY, dot, gridX, gridY, line, link, ruleX, ruleY, text 
 import { axisName, draw, legend, legendLines } from "./frame.js";
 import { millis, tick, whole } from "../format.js";
 
+/** Pixels of height within which two labels touch. */
+const TOUCHING = 16;
+
+/**
+ * Where the labels of quantiles stand: the curve only rises, so that above a dot to the left and below it to the right there is room.
+ * That of p90 goes below if it would touch that of p99. `y(ms)` gives the height of a time in pixels.
+ */
+export function quantileLabels(marked, y) {
+  const above = { dx: -4, dy: -9, textAnchor: "end" };
+  const below = { dx: 2, dy: 14, textAnchor: "start" };
+  return marked.map((one, index) => {
+    const next = marked[index + 1];
+    return index > 0 && next && y(next.ms) - y(one.ms) < TOUCHING ? below : above;
+  });
+}
+
 /** The quantile curve of one latency: quantiles at 0, 1, …, 100 %. */
-export function quantileChart({ name, quantiles, limit, width }) {
+export function quantileChart({ name, quantiles, limits = [], width }) {
   const points = quantiles.map((ms, percent) => ({ ms, percent }));
   const marked = [50, 90, 99].map((percent) => points[percent]).filter(Boolean);
-  const most = Math.max(...quantiles, limit ?? 0);
+  const most = Math.max(...quantiles, ...limits.map(({ ms }) => ms));
+  const height = 210;
+  const top = most * 1.06 || 1;
+  const labels = quantileLabels(marked, (ms) => (ms / top) * (height - 64));
   return draw(`${name}: quantile curve. The table has its figures.`, {
     width,
-    height: 210,
+    height,
     marginLeft: 52,
     marginRight: 16,
     marginTop: 30,
     marginBottom: 34,
     x: { domain: [0, 100], label: null },
-    y: { domain: [0, most * 1.06 || 1], label: null },
+    y: { domain: [0, top], label: null },
     marks: [
       gridY({ ticks: 4, stroke: "var(--rule)", strokeOpacity: 1 }),
       axisX({
@@ -32,27 +51,23 @@ export function quantileChart({ name, quantiles, limit, width }) {
       axisY({ ticks: 4, tickFormat: (d) => (d === 0 ? "0" : millis(d, 2)), tickSize: 0, label: null }),
       areaY(points, { x: "percent", y: "ms", fill: "var(--memory)", fillOpacity: 0.12 }),
       line(points, { x: "percent", y: "ms", stroke: "var(--memory)", strokeWidth: 1.8 }),
-      limit ? ruleY([limit], { stroke: "var(--compute)", strokeDasharray: "4 3" }) : null,
-      limit
-        ? text([limit], {
-            y: (d) => d,
-            frameAnchor: "left",
-            dx: 4,
-            dy: -7,
-            text: () => "limit of p99",
-            textAnchor: "start",
-            fill: "currentColor",
-          })
-        : null,
+      ruleY(limits, { y: "ms", stroke: "var(--compute)", strokeDasharray: "4 3" }),
+      text(limits, {
+        y: "ms",
+        frameAnchor: "left",
+        dx: 4,
+        dy: -7,
+        text: ({ point }) => `limit of ${point}`,
+        textAnchor: "start",
+        fill: "currentColor",
+      }),
       dot(marked, { x: "percent", y: "ms", r: 3, fill: "var(--memory)" }),
-      marked.map((one) =>
+      marked.map((one, index) =>
         text([one], {
           x: "percent",
           y: "ms",
           text: (d) => millis(d.ms),
-          dy: one.percent === 99 ? 14 : -9,
-          dx: one.percent === 99 ? 2 : -4,
-          textAnchor: "end",
+          ...labels[index],
           fill: "currentColor",
           stroke: "var(--paper)",
           strokeWidth: 3,
@@ -135,6 +150,7 @@ export function fitChart({ fits, chosen, width }) {
     Math.max(0.8, Math.min(...fits.map(({ requests }) => Math.max(1, requests))) * 0.7),
     Math.max(...fits.map(({ requests }) => requests), 2) * 1.5,
   ];
+  const tens = powers(1, y[1], 10).filter((value) => value >= y[0]);
   const shown = fits.filter(({ requests }) => requests > 0);
   return draw("Requests that fit by context.", {
     width,
@@ -147,7 +163,7 @@ export function fitChart({ fits, chosen, width }) {
     y: { type: "log", domain: y, label: null },
     marks: [
       gridX({ ticks: powers(x[0], x[1], 4), stroke: "var(--rule)", strokeOpacity: 1 }),
-      gridY({ ticks: powers(1, y[1], 10), stroke: "var(--rule)", strokeOpacity: 1 }),
+      gridY({ ticks: tens, stroke: "var(--rule)", strokeOpacity: 1 }),
       axisX({
         ticks: powers(x[0], x[1], width < 500 ? 16 : 4),
         tickFormat: whole,
@@ -156,7 +172,7 @@ export function fitChart({ fits, chosen, width }) {
         labelAnchor: "center",
         labelArrow: "none",
       }),
-      axisY({ ticks: powers(1, y[1], 10), tickFormat: whole, tickSize: 0, label: null }),
+      axisY({ ticks: tens, tickFormat: whole, tickSize: 0, label: null }),
       axisName("requests", 52),
       line(shown, { x: "context", y: "requests", stroke: "var(--memory)", strokeWidth: 1.8 }),
       chosen.requests > 0

@@ -2,62 +2,20 @@
 
 import { Frame } from "../charts/frame.js";
 import { rowChart } from "../charts/rows.js";
-import { $, figure, h } from "../dom.js";
-import { listed, millis, number, tick, whole } from "../format.js";
+import { $, figure, h, setText } from "../dom.js";
+import { listed, millis, number, percent, tick, whole } from "../format.js";
+import { binding, binds, breaks, holds, limitName, ranked, serverName, unsteady, withChosen } from "../rows.js";
 import { SortableTable } from "../table.js";
+import { TTFT_TAIL_REMARK } from "./parts.js";
 
-const NAMES = { ttft: "TTFT", itl: "ITL", tpot: "TPOT", e2e: "E2E" };
+const COLOURS = { TTFT: "var(--compute)", ITL: "var(--memory)", TPOT: "var(--network)", E2E: "var(--source-1)" };
 
-/** "ttft_p99_ms" → "TTFT p99". */
-export function limitName(key) {
-  const [, metric, point] = /^(\w+?)_(mean|p\d+)_ms$/.exec(key) ?? [null, key, ""];
-  return `${NAMES[metric] ?? metric} ${point}`.trim();
-}
-
-/** The limits that break first above a row's rate: `{key, value, limit}`. */
-export function broken(row) {
-  return [...(row.limits_broken ?? "").matchAll(/(\w+) ([\d.]+) > ([\d.]+)/g)].map(([, key, value, limit]) => ({
-    key,
-    value: Number(value),
-    limit: Number(limit),
-  }));
-}
-
-/** What binds a row, in a few words. */
-export function binds(row) {
-  if (row.status === "cannot_run") return "cannot run";
-  const first = broken(row)[0];
-  if (first) return limitName(first.key);
-  return row.status === "highest_rate_holds" ? "nothing" : (row.limits_broken ?? "–");
-}
-
-const COLOURS = { "TTFT p99": "var(--compute)", "ITL p99": "var(--memory)", "TPOT p99": "var(--network)", "E2E p99": "var(--source-1)" };
-
-/** "4 × h100_sxm, tp 4, 512 tokens" */
-export function serverName(row) {
-  const parts = [`${row.gpus} × ${row.hardware}`, `tp ${row.tensor_parallel_size}`];
-  if (row.pipeline_parallel_size > 1) parts.push(`pp ${row.pipeline_parallel_size}`);
-  if (row.data_parallel_size > 1) parts.push(`dp ${row.data_parallel_size}`);
-  parts.push(`${whole(row.max_num_batched_tokens)} tokens`);
-  return parts.join(", ");
-}
-
-function holds(row) {
-  return row.status === "ok";
+/** The colour of a limit: that of its latency. */
+function colourOf(limit) {
+  return COLOURS[limit.split(" ")[0]] ?? "var(--latency)";
 }
 
 const UNLIMITED = "a queue does not lengthen the gaps between tokens, so set a limit on TTFT or E2E too";
-
-/** A row in a few words: `answer` and `note`. */
-export function summary(row) {
-  if (row.status === "cannot_run") return { answer: "cannot run", note: "memory or layout" };
-  if (row.status === "lowest_rate_fails") return { answer: "no rate holds", note: `${binds(row)} breaks` };
-  if (row.status === "highest_rate_holds") return { answer: "no limit breaks", note: "limit TTFT or E2E too" };
-  return {
-    answer: `${number(row.request_rate_per_s)} req/s`,
-    note: `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`,
-  };
-}
 
 /** A row in one sentence, as nodes. */
 function lead(row, limits, state) {
@@ -77,28 +35,27 @@ function lead(row, limits, state) {
       ),
     ];
   }
+  const unsteadily = unsteady(row);
+  if (unsteadily) {
+    return [h("p", {}, h("strong", {}, unsteadily), `. With ${within}, for ${load}, this is no rate that it sustains.`)];
+  }
+  const margin = Number.isFinite(row.margin_pct) ? ` The smallest margin to a limit is ${percent(row.margin_pct / 100)}.` : "";
   return [
     h(
       "p",
       {},
       "It holds ",
       h("strong", {}, figure(row.request_rate_per_s, number(row.request_rate_per_s), { "data-figure": "own_rate" }), " requests a second"),
-      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within}, for ${load}. At ${number(row.fails_at_rate_per_s)}, ${breaks(row)}.`,
+      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within}, for ${load}, over ${whole(row.num_requests)} requests. At ${number(row.fails_at_rate_per_s)}, ${breaks(row)}.${margin}`,
     ),
   ];
 }
 
-function breaks(row) {
-  const found = broken(row);
-  if (found.length === 0) return row.limits_broken ?? "a limit breaks";
-  return listed(found.map(({ key, value, limit }) => `${limitName(key)} is ${millis(value)}, above ${millis(limit)}`));
-}
-
-/** Why a server cannot run, or its warnings, which are long and stay folded. */
+/** Why a server cannot run, or its warnings, which are long and stay folded. They have a line of their own below the row. */
 function remarks(row) {
   if (row.reason) return h("span", { class: "remark" }, row.reason);
-  const list = (row.warnings ?? "").split("; ").filter(Boolean);
-  if (list.length === 0) return "";
+  const list = [unsteady(row), ...(row.warnings ?? "").split("; ")].filter(Boolean);
+  if (list.length === 0) return null;
   const words = `${list.length} ${list.length === 1 ? "remark" : "remarks"}`;
   return h(
     "details",
@@ -112,40 +69,46 @@ function remarks(row) {
   );
 }
 
+/** ", over 20,000 requests": how long the loads were over which rates hold. */
+function over(rows) {
+  const requests = rows.map(({ num_requests }) => num_requests).filter(Number.isFinite);
+  if (requests.length === 0) return "";
+  const ends = [...new Set([Math.min(...requests), Math.max(...requests)])];
+  return `, over ${ends.map(whole).join(" to ")} requests`;
+}
+
 export class CapacityView {
   rows = [];
 
   constructor() {
     this.chart = new Frame($("sweep-chart"));
+  }
+
+  #makeTable(limits) {
     const ms = (key) => ({
       key,
-      label: `${limitName(key)}`,
+      label: limitName(key),
       numeric: true,
       value: (row) => row[key],
-      cell: (row) => (row[key] === null ? "–" : millis(row[key])),
+      cell: (row) => (Number.isFinite(row[key]) ? millis(row[key]) : "–"),
     });
-    this.table = new SortableTable($("sweep-table"), {
-      caption: "Servers of the grid and the highest rate that each holds within the limits.",
-      sort: null,
+    const rate = (key) => ({
+      value: (row) => (holds(row) ? row[key] : -1),
+      cell: (row) => (row.status === "ok" ? figure(row[key], number(row[key])) : "–"),
+    });
+    return new SortableTable($("sweep-table"), {
+      caption: "",
       columns: [
-        { key: "server", label: "server", value: serverName, cell: serverName },
         {
-          key: "per_gpu",
-          label: "requests/s per GPU",
-          numeric: true,
-          value: (row) => (holds(row) ? row.request_rate_per_s_per_gpu : -1),
-          cell: (row) => (holds(row) ? figure(row.request_rate_per_s_per_gpu, number(row.request_rate_per_s_per_gpu)) : "–"),
+          key: "server",
+          label: "server",
+          value: serverName,
+          cell: (row) => [serverName(row), row.chosen ? h("strong", {}, " (the chosen one)") : ""],
         },
-        {
-          key: "rate",
-          label: "requests/s",
-          numeric: true,
-          value: (row) => (holds(row) ? row.request_rate_per_s : -1),
-          cell: (row) => (holds(row) ? figure(row.request_rate_per_s, number(row.request_rate_per_s)) : "–"),
-        },
+        { key: "per_gpu", label: "requests/s per GPU", numeric: true, ...rate("request_rate_per_s_per_gpu") },
+        { key: "rate", label: "requests/s", numeric: true, ...rate("request_rate_per_s") },
         { key: "binds", label: "what binds", value: binds, cell: binds },
-        ms("ttft_p99_ms"),
-        ms("itl_p99_ms"),
+        ...limits.map(ms),
         {
           key: "tokens",
           label: "output tokens/s per GPU",
@@ -153,19 +116,22 @@ export class CapacityView {
           value: (row) => row.output_tokens_per_s_per_gpu,
           cell: (row) => whole(row.output_tokens_per_s_per_gpu),
         },
-        { key: "remarks", label: "remarks", value: (row) => row.reason ?? row.warnings, cell: remarks },
       ],
+      detail: remarks,
     });
   }
 
   showOwn(row, { limits, state }) {
     this.own = row;
     $("own-lead").replaceChildren(...lead(row, limits, state));
+    $("tail-remark").textContent = "ttft_p99_ms" in limits ? TTFT_TAIL_REMARK : "";
   }
 
-  /** Shows the rows that are there so far, the best first. */
-  showGrid(rows) {
-    this.rows = [...rows].sort((a, b) => (holds(b) ? b.request_rate_per_s_per_gpu : -1) - (holds(a) ? a.request_rate_per_s_per_gpu : -1));
+  /** Shows the rows that are there so far and the chosen server's, the best first. `limits` begins a new sweep with these limits. */
+  showGrid(rows, limits) {
+    if (limits) this.table = this.#makeTable(limits);
+    this.rows = ranked(withChosen(rows, this.own));
+    setText(this.table.caption, `Servers of the grid and the highest rate that each holds within the limits${over(this.rows)}.`);
     const held = this.rows.filter(holds);
     $("sweep-figure").hidden = held.length === 0;
     $("sweep-block").hidden = rows.length === 0;
@@ -178,7 +144,7 @@ export class CapacityView {
               {},
               rows.some(({ status }) => status === "highest_rate_holds")
                 ? `No limit breaks at any rate: ${UNLIMITED}.`
-                : "No server of the grid holds the limits at any rate. The table says why.",
+                : "No server of the grid holds the limits at a rate that stands. The table says why.",
             )
           : "",
       );
@@ -196,7 +162,7 @@ export class CapacityView {
         best.fails_at_rate_per_s ? `. Above it, ${breaks(best)}.` : ".",
       ),
     );
-    const kinds = [...new Set(held.map(binds))];
+    const kinds = [...new Set(held.map(binding))];
     this.chart.show((width) =>
       rowChart({
         label: "Highest rate per GPU of each server. The table has the figures.",
@@ -204,14 +170,14 @@ export class CapacityView {
         format: (value) => `${tick(value, 2)}/s`,
         entries: kinds.map((kind) => ({
           label: `${kind} binds`,
-          colour: COLOURS[kind] ?? "var(--latency)",
+          colour: colourOf(kind),
         })),
         rows: held.slice(0, 24).map((row, index) => ({
-          label: serverName(row),
+          label: `${serverName(row)}${row.chosen ? ", chosen" : ""}`,
           note: number(row.request_rate_per_s_per_gpu),
           strong: index === 0,
           segments: [
-            { x1: 0, x2: row.request_rate_per_s_per_gpu, colour: COLOURS[binds(row)] ?? "var(--latency)", key: String(row.configuration) },
+            { x1: 0, x2: row.request_rate_per_s_per_gpu, colour: colourOf(binding(row)), key: String(row.configuration) },
           ],
         })),
       }),

@@ -66,6 +66,18 @@ function gpusOf(detail) {
   return found === "one" ? "1" : found;
 }
 
+/** Most pixels of height of the heat map. */
+const TALL = 544;
+
+/** Makes the box of a table as high as the rows that fit, so that its edge cuts no row. */
+function endWithWholeRow(table) {
+  const box = table.parentElement;
+  const top = table.getBoundingClientRect().top;
+  const ends = [...table.tBodies[0].rows].map((row) => row.getBoundingClientRect().bottom - top);
+  const last = ends.filter((end) => end <= TALL).at(-1);
+  if (last > 0) box.style.maxHeight = `${Math.floor(last) - 1 + box.offsetHeight - box.clientHeight}px`;
+}
+
 export class KnownView {
   constructor({ choose }) {
     this.choose = choose;
@@ -193,6 +205,7 @@ export class KnownView {
       .querySelector(`td[data-row="${this.support.models.findIndex(({ name }) => name === model)}"]`)
       ?.setAttribute("tabindex", "0");
     if (!$("support").querySelector('td[tabindex="0"]')) $("support").querySelector("td")?.setAttribute("tabindex", "0");
+    endWithWholeRow($("support"));
   }
 
   #tell(cell) {

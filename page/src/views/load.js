@@ -1,29 +1,43 @@
 // The view of a served load: latencies that its clients see, the queue over time, and whether the server keeps up.
 
+import { sent } from "../cards.js";
 import { Frame } from "../charts/frame.js";
 import { quantileChart, timelineCharts } from "../charts/series.js";
 import { $, figure, h } from "../dom.js";
 import { millis, number, percent, whole } from "../format.js";
 import { SortableTable } from "../table.js";
-import { figures, warnings } from "./parts.js";
+import { loadState } from "../rows.js";
+import { POINTS } from "../state.js";
+import { figures, TTFT_TAIL_REMARK, warnings } from "./parts.js";
 
-export const METRICS = [
+const METRICS = [
   ["ttft", "TTFT", "time to the first token"],
   ["itl", "ITL", "gap between two tokens"],
   ["tpot", "TPOT", "mean gap of a request"],
   ["e2e", "E2E", "from sending to the last token"],
 ];
-const POINTS = ["mean", "p50", "p90", "p99"];
 
 /** The stage that is the whole run. */
 export function wholeRun(answer) {
   return answer.stages.find(({ stage }) => stage === -1) ?? answer.stages[0];
 }
 
+const remarks = (answer) => [...(answer.warnings ?? []), ...(answer.notes ?? [])];
+
 /** The warning of a server that does not keep up, if there is one. */
-export function overload(answer) {
-  return [...(answer.warnings ?? []), ...(answer.notes ?? [])].find((text) => /does not keep up/.test(text));
+function warningOf(answer) {
+  return remarks(answer).find((text) => /does not keep up|at its limit/.test(text));
 }
+
+/** Whether the server keeps up with the load: "keeps_up", "at_limit" or "overloaded". */
+export function stateOf(answer) {
+  return loadState({ load_state: answer.load_state, keeps_up: !warningOf(answer) });
+}
+
+const STATES = {
+  overloaded: ["Overloaded. ", "The server does not keep up: its queue and latencies grow for as long as the load lasts."],
+  at_limit: ["At its limit. ", "Latencies depend on the length of the load."],
+};
 
 export class LoadView {
   constructor() {
@@ -47,25 +61,28 @@ export class LoadView {
     });
   }
 
-  show(answer, { limits, isOpen }) {
+  show(answer, { limits, state }) {
     const run = wholeRun(answer);
-    const late = overload(answer);
-    $("overload").replaceChildren(late ? h("div", { class: "overload" }, h("strong", {}, "Overloaded. "), sentence(late)) : "");
-    $("load-lead").replaceChildren(lead(run, late, isOpen));
+    const load = stateOf(answer);
+    const late = warningOf(answer);
+    const [name, usual] = STATES[load] ?? [];
+    $("overload").replaceChildren(
+      name ? h("div", { class: "overload", "data-load": load }, h("strong", {}, name), late ? sentence(late) : usual) : "",
+    );
+    $("load-lead").replaceChildren(lead(run, load, state));
     $("load-figures").replaceChildren(...figures(loadFigures(run, answer.counters)));
-    const notes = [...(answer.warnings ?? []), ...(answer.notes ?? [])];
-    $("load-warnings").replaceChildren(warnings(notes.filter((text) => text !== late)));
+    const notes = remarks(answer).filter((text) => text !== late);
+    const tail = notes.some((text) => /TTFT p99/.test(text)) || !run.ttft_ms ? [] : [TTFT_TAIL_REMARK];
+    $("load-warnings").replaceChildren(warnings([...tail, ...notes]));
     this.rows = METRICS.filter(([key]) => run[`${key}_ms`]).map(([key, name, about], order) => {
-      const { mean, p50, p90, p99, max } = run[`${key}_ms`];
+      const times = run[`${key}_ms`];
+      const { mean, max } = times;
       const factors = answer.intervals?.[key];
       return {
         order,
         name,
         about,
-        mean,
-        p50,
-        p90,
-        p99,
+        ...Object.fromEntries(POINTS.map((point) => [point, times[point]])),
         max,
         lower: factors ? mean * factors.lower_factor : null,
         upper: factors ? mean * factors.upper_factor : null,
@@ -81,7 +98,12 @@ export class LoadView {
       const columns = width >= 760 ? 2 : 1;
       const each = Math.floor((width - (columns - 1) * 28) / columns);
       return METRICS.filter(([key]) => series[`${key}_ms`]?.length > 1).map(([key, name]) =>
-        quantileChart({ name, quantiles: series[`${key}_ms`], limit: limits[`${key}_p99_ms`], width: each }),
+        quantileChart({
+          name,
+          quantiles: series[`${key}_ms`],
+          limits: POINTS.map((point) => ({ point, ms: limits[`${key}_${point}_ms`] })).filter(({ ms }) => Number.isFinite(ms)),
+          width: each,
+        }),
       );
     });
     if (series.timeline?.length > 1) this.timeline.show((width) => timelineCharts({ timeline: series.timeline, width }));
@@ -90,14 +112,21 @@ export class LoadView {
 }
 
 /** What a load comes to, in words. */
-function lead({ finished, rejected, ttft_ms, itl_ms }, late, isOpen) {
+function lead({ finished, rejected, requests, ttft_ms, itl_ms }, load, state) {
   const refused = rejected > 0 ? h("strong", {}, `${whole(rejected)} requests were refused: they are longer than max_model_len. `) : "";
   if (!ttft_ms || finished === 0) return h("p", {}, refused, "No request finished.");
   return h(
     "p",
     {},
     refused,
-    late ? "The latencies are those of this number of requests; a longer load has longer ones. " : isOpen ? "The server keeps up. " : "",
+    `${whole(requests)} requests of ${whole(Number(state.input_len))} prompt and ${whole(Number(state.output_len))} output tokens, ${
+      state.load === "rate" ? `sent at ${sent(state)}` : sent(state)
+    }. `,
+    load !== "keeps_up"
+      ? "The latencies are those of this number of requests; a longer load has longer ones. "
+      : state.load === "rate"
+        ? "The server keeps up. "
+        : "",
     "Half of the requests get their first token within ",
     h("strong", {}, millis(ttft_ms.p50)),
     " and 99 % of them within ",

@@ -7,6 +7,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { Key, Origin } from "selenium-webdriver";
 import { gridToml, loadCommand, stepCommand } from "../../src/commands.js";
+import { ranked } from "../../src/rows.js";
 import { command, median, repository, startServer } from "./driver.mjs";
 import { browser, copied, faultAt, figure, open, problems, server, state } from "./session.mjs";
 
@@ -246,19 +247,27 @@ test("charts and tables leave the page as csv, JSON and SVG, and the command giv
 });
 
 test("a grid runs with progress, its best row is the command's, and a cancel keeps what is done", async () => {
-  await open("capacity?grid_tp=2,4&grid_tokens=512,2048&grid_hardware=h100_sxm&grid_requests=200");
+  await open("capacity?max_model_len=8192&grid_tp=2,4&grid_tokens=512,2048&grid_hardware=h100_sxm&grid_requests=200");
   await browser.settled();
   await browser.run(() => document.getElementById("run-sweep").click());
   await browser.until(() => /4 configurations in/.test(document.getElementById("sweep-note").innerText), "the end of the sweep");
   const folder = mkdtempSync(path.join(os.tmpdir(), "ridgepoint-grid-"));
   writeFileSync(path.join(folder, "grid.toml"), gridToml(await state()));
-  const { best } = JSON.parse(command("ridgepoint sweep grid.toml --out rows.json --format json", folder));
+  command("ridgepoint sweep grid.toml --out rows.json", folder);
+  const rows = JSON.parse(readFileSync(path.join(folder, "rows.json"), "utf8"));
   rmSync(folder, { recursive: true });
   const shown = await browser.run(() =>
-    [...document.querySelectorAll("#sweep-table tbody tr")].map((row) => Number(row.querySelector("data").value)),
+    [...document.querySelectorAll("#sweep-table tbody tr:not(.detail-row)")].map((row) => ({
+      rate: Number(row.querySelector("data").value),
+      chosen: /the chosen one/.test(row.innerText),
+    })),
   );
-  assert.equal(shown.length, 4);
-  assert.equal(shown[0], best[0].request_rate_per_s_per_gpu);
+  const ofGrid = shown.filter(({ chosen }) => !chosen).map(({ rate }) => rate);
+  assert.deepEqual(
+    ofGrid,
+    ranked(rows).map((row) => row.request_rate_per_s_per_gpu),
+  );
+  assert.equal(shown.length, 5, "the chosen server, which the grid lacks, has a row");
   assert.ok(Number(await figure("own_rate")) > 0);
   await browser.shot("capacity");
   await browser.type("grid_tp", "1,2,4,8");

@@ -28,6 +28,11 @@ test("a permalink gives back every value, and holds only what differs from the s
   assert.deepEqual(unknown, []);
 });
 
+test("the start leaves every argument but the size of the server to the engine", () => {
+  const { model, hardware, ...given } = serverBody(initial());
+  assert.deepEqual(given, { tensor_parallel_size: 4 });
+});
+
 test("an emptied value survives a permalink although its default is not empty", () => {
   const hash = toHash({ ...DEFAULTS, tensor_parallel_size: "" });
   assert.equal(hash, "step?tensor_parallel_size=");
@@ -106,6 +111,14 @@ test("a broken config is a fault at its field that says where", () => {
   );
 });
 
+test("a pasted model and GPU reach a sweep as objects, and the grid keeps them", () => {
+  const state = { ...DEFAULTS, config: '{"hidden_size": 1}', gpu: '{"datasheet": {}}', grid_tp: "2, 4", grid_tokens: "512" };
+  for (const { server } of [ownSweepBody(state), ...configurations(gridBody(state))]) {
+    assert.deepEqual([server.model, server.hardware], [{ hidden_size: 1 }, { datasheet: {} }]);
+  }
+  assert.equal(configurations(gridBody(state)).length, 2);
+});
+
 test("a grid is the product of its lists, and each of its sweeps has one server", () => {
   const body = gridBody({
     ...DEFAULTS,
@@ -121,7 +134,6 @@ test("a grid is the product of its lists, and each of its sweeps has one server"
     hardware: "h100_sxm",
     tensor_parallel_size: 2,
     max_num_batched_tokens: 512,
-    max_model_len: 8192,
   });
   assert.equal(new Set(all.map(({ server }) => JSON.stringify(server))).size, 12);
   assert.equal(all[11].correction, "none");
@@ -134,5 +146,9 @@ test("a grid without limits is a fault, a sweep of the chosen server has its lim
     () => gridBody(none),
     (error) => error.field === "ttft_p99_ms",
   );
-  assert.deepEqual(ownSweepBody({ ...none, e2e_p99_ms: "9000" }).slo, { e2e_p99_ms: 9000 });
+  assert.deepEqual(ownSweepBody({ ...none, e2e_p99_ms: "9000", ttft_mean_ms: "300", itl_p95_ms: "60" }).slo, {
+    ttft_mean_ms: 300,
+    itl_p95_ms: 60,
+    e2e_p99_ms: 9000,
+  });
 });

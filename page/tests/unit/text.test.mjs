@@ -42,7 +42,7 @@ test("commands have the command's flags, and pasted texts become files", () => {
   const state = { ...DEFAULTS, enforce_eager: "1", chunk: "0" };
   assert.equal(
     stepCommand(state),
-    "ridgepoint predict-step --model llama-3.1-70b --hardware h100_sxm --tensor-parallel-size 4 --max-num-batched-tokens 1024 --max-model-len 8192 --enforce-eager --decode 64x2048 --explain",
+    "ridgepoint predict-step --model llama-3.1-70b --hardware h100_sxm --tensor-parallel-size 4 --enforce-eager --decode 64x2048 --explain",
   );
   assert.match(loadCommand(state), /^ridgepoint simulate .* --request-rate 4 --num-requests 1000 --input-len 1024 --output-len 256$/);
   assert.match(memoryCommand({ ...state, config: "{}" }), /--model config\.json .*--print-kv-capacity$/);
@@ -83,6 +83,12 @@ test("long texts come back from a permalink, and forged ones are refused", async
   await assert.rejects(unpack("q123"));
   const bomb = await pack("0".repeat(3_000_000));
   await assert.rejects(unpack(bomb), /too long/);
+});
+
+test("a product that is too large is a matter of its largest factor", () => {
+  const problem = "tensor_parallel_size × pipeline_parallel_size × data_parallel_size = 1000000000 GPUs is more than 65536";
+  assert.equal(fieldOf(problem, { ...DEFAULTS, tensor_parallel_size: "1000000000" }), "tensor_parallel_size");
+  assert.equal(fieldOf(problem, { ...DEFAULTS, data_parallel_size: "250000000" }), "data_parallel_size");
 });
 
 test("a problem belongs to the field that it names", () => {

@@ -40,7 +40,8 @@ struct BatchRequest {
 /// A grid, whose keys may have one value or a list of them.
 #[derive(JsonSchema)]
 pub struct Grid {
-    /// The servers: `model`, `hardware` and vLLM's engine arguments.
+    /// The servers: `model`, `hardware` and vLLM's engine arguments. The model and the GPU are named, or one of each is described as in
+    /// `/v1/simulate`.
     server: Map<String, Value>,
     /// The loads: `request_rate` or `concurrency`, `input_len`, `output_len`, `num_requests`, `burstiness`, `seed`.
     load: Map<String, Value>,

@@ -204,6 +204,46 @@ fn a_model_may_be_pasted() {
 }
 
 #[test]
+fn a_sweep_takes_a_pasted_model_and_gpu() {
+    let server = Server::start(&[]);
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/llama-3.1-8b.json")).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    let grid = |model: Value, hardware: Value| {
+        json!({
+            "efficiency": "ideal", "correction": "none",
+            "server": {"model": model, "hardware": hardware, "max_num_seqs": [8, 64], "max_model_len": 4096},
+            "load": {"input_len_tokens": 300, "output_len_tokens": 20, "num_requests": 60},
+            "slo": {"ttft_p99_ms": 100},
+        })
+    };
+    let rows = |model: Value, hardware: Value| server.post("/v1/sweep", &grid(model, hardware)).json()["rows"].clone();
+    let named = rows(json!("llama-3.1-8b"), json!("h100"));
+    let pasted = rows(config.clone(), json!({"h100": {"sm_count": 132}}));
+    assert_eq!(pasted.as_array().unwrap().len(), 2);
+    for (own, of_name) in pasted.as_array().unwrap().iter().zip(named.as_array().unwrap()) {
+        assert_eq!((&own["model"], &own["status"]), (&json!("config.json"), &json!("ok")), "{own}");
+        assert_eq!(own["request_rate_per_s"], of_name["request_rate_per_s"]);
+        assert_eq!(own["ttft_p99_ms"], of_name["ttft_p99_ms"]);
+    }
+    let slower = rows(config.clone(), json!({"h100": {"memory_bandwidth_gb_s": 1675}}));
+    assert!(slower[1]["tpot_mean_ms"].as_f64() > named[1]["tpot_mean_ms"].as_f64(), "{slower}");
+    let mut with_precision = grid(config, json!("h100"));
+    with_precision["server"]["precision"] = "fp8".into();
+    // A name that the pasted ones have is no file, and a list of objects is no list of names.
+    for (body, said) in [
+        (grid(json!("config.json"), json!("h100")), "unknown model"),
+        (grid(json!("llama-3.1-8b"), json!("own_hardware")), "unknown hardware"),
+        (grid(json!([{}]), json!("h100")), "model = "),
+        (grid(json!({"hidden_size": 1}), json!({"datasheet": {}})), "model: "),
+        (grid(json!("llama-3.1-8b"), json!({"/etc/passwd": {}})), "unknown hardware"),
+        (with_precision, "precision chooses a variant of a model that is named"),
+    ] {
+        let message = server.post("/v1/sweep", &body).fails(422, "invalid");
+        assert!(message.contains(said), "'{said}' is not in: {message}");
+    }
+}
+
+#[test]
 fn a_body_beyond_the_limit_is_refused_before_it_is_read_or_while_it_is() {
     let server = Server::start(&["--max-body-mib", "1"]);
     let long = vec![b' '; (1 << 20) + 1];
