@@ -11,18 +11,18 @@ use crate::engine::Engine;
 const LEAST_HELD_PCT: f64 = 40.0;
 
 /// Derived by `docs/coverage.py`.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+static ROWS: LazyLock<Vec<FoundRow>> = LazyLock::new(|| {
     // A test reads the file, so that it is never empty here.
-    serde_json::from_str(include_str!("coverage.json")).map(|file: File| file.rows).unwrap_or_default()
+    serde_json::from_str(include_str!("coverage.json")).map(|file: FoundFile| file.rows).unwrap_or_default()
 });
 
 #[derive(Deserialize)]
-struct File {
-    rows: Vec<Row>,
+struct FoundFile {
+    rows: Vec<FoundRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct FoundRow {
     engine: String,
     hardware: String,
     metric: String,
@@ -100,7 +100,7 @@ impl Held {
 fn found(engine: &Engine, hardware: &str, corrected: bool, metric: &str, name: &str) -> (Option<Held>, String) {
     let of_engine =
         ROWS.iter().filter(|row| row.engine == engine.name() && row.metric == metric && row.corrected == corrected);
-    let here: Vec<&Row> = of_engine.clone().filter(|row| row.hardware == hardware).collect();
+    let here: Vec<&FoundRow> = of_engine.clone().filter(|row| row.hardware == hardware).collect();
     let rows = if here.is_empty() { of_engine.collect() } else { here };
     let runs: u32 = rows.iter().map(|row| row.rows).sum();
     if runs == 0 {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_kind_of_prediction() {
-        serde_json::from_str::<File>(include_str!("coverage.json")).unwrap();
+        serde_json::from_str::<FoundFile>(include_str!("coverage.json")).unwrap();
         assert!(ROWS.iter().all(|row| row.held <= row.rows && row.rows > 0 && row.bias_pct.is_finite()));
         for corrected in [true, false] {
             let vllm = of("vllm", "h100_sxm", corrected);

@@ -127,7 +127,8 @@ fn an_engine_whose_first_tokens_were_found_far_off_has_no_interval_of_them() {
     let load = "--engine sglang --concurrency 2 --num-requests 4 --input-len 100 --output-len 11";
     let json = json_of(load);
     assert!(json["intervals"]["ttft"].is_null() && json["intervals"]["e2e"].is_null(), "{}", json["intervals"]);
-    let warned = |words: &str| json["warnings"].as_array().unwrap().iter().any(|of| of.as_str().unwrap().contains(words));
+    let warned =
+        |words: &str| json["warnings"].as_array().unwrap().iter().any(|of| of.as_str().unwrap().contains(words));
     assert!(warned("TTFT within its interval in 0 % of 84 on h100_sxm, median error -80 %"), "{}", json["warnings"]);
     let vllm = json_of("--concurrency 2 --num-requests 4 --input-len 100 --output-len 11");
     assert!(vllm["intervals"]["ttft"]["lower_factor"].as_f64().unwrap() < 1.0);
