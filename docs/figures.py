@@ -21,6 +21,7 @@ skipped unless RIDGEPOINT_DATA names the folder that holds them. Python's standa
 
 import argparse
 import difflib
+import functools
 import json
 import os
 import re
@@ -68,11 +69,16 @@ class Reports:
         self.out.mkdir(parents=True, exist_ok=True)
         data = os.environ.get("RIDGEPOINT_DATA")
         self.data = Path(data).resolve() if data else None
-        self.command = os.environ.get("RIDGEPOINT")
-        if not self.command:
-            subprocess.run(["cargo", "build", "--release", "--locked", "--quiet"], cwd=ROOT, check=True)
-            target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-            self.command = str((target / "release/ridgepoint").resolve())
+        self.root = ROOT
+
+    @functools.cached_property
+    def command(self):
+        """The command, built when the first figure needs it."""
+        if given := os.environ.get("RIDGEPOINT"):
+            return given
+        subprocess.run(["cargo", "build", "--release", "--locked", "--quiet"], cwd=ROOT, check=True)
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        return str((target / "release/ridgepoint").resolve())
 
     def path(self, *parts):
         """A path in the folder of measurements."""

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "serve/src/measured.json"
 ARGUMENTS = ["evaluate", "serving", "$RIDGEPOINT_DATA/serving", "--leave-one-out", "model", "--format", "json"]
+ENGINE = "vllm-0.15"
 SOURCE = (
     "13 runs of vLLM 0.15.1 on H100 SXM under inference-perf, published by the inference-sim project; predictions by corrections fitted "
     "on the runs of other models"
@@ -25,7 +26,7 @@ def run_of(experiment):
         for m in experiment["metrics"]
         if m["stage"] == -1
     ]
-    return {key: experiment[key] for key in kept} | {"metrics": metrics}
+    return {key: experiment[key] for key in kept} | {"engine": ENGINE, "metrics": metrics}
 
 
 def main():

@@ -46,6 +46,11 @@ impl Engine {
         Some(Engine { name, version })
     }
 
+    /// Its name without a version: `vllm`, `sglang` or `trtllm`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether it is vLLM.
     pub fn is_vllm(&self) -> bool {
         self.name == "vllm"

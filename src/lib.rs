@@ -71,6 +71,7 @@ extern crate self as ridgepoint;
 
 pub mod arguments;
 pub mod correction;
+pub mod coverage;
 pub mod dtype;
 pub mod hardware;
 pub mod input;

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::correction::CorrectionInfo;
+use crate::coverage::IntervalCoverage;
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::engine::Engine;
@@ -64,6 +65,8 @@ pub struct StepReport<'a> {
     step: &'a StepEstimate,
     /// Bound over predicted time.
     roofline_share: f64,
+    /// How often the interval from `lower_us` to `upper_us` held on public runs, in words; `None` without an interval.
+    interval_held: Option<String>,
     groups: Vec<GroupEstimate>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     explanation: &'a [String],
@@ -80,11 +83,13 @@ struct Batch<'a> {
 impl<'a> StepReport<'a> {
     /// The estimate `step` of `subject`, with sentences on the longest operators.
     pub fn new(subject: Subject<'a>, step: &'a StepEstimate, explanation: &'a [String]) -> Self {
+        let found = IntervalCoverage::of(subject.serving_engine, subject.hardware, subject.correction.name.is_some());
         StepReport {
             subject,
             batch: Batch { num_requests: step.batch.num_requests(), sums: &step.batch },
             step,
             roofline_share: step.bound_us / step.step_time_us,
+            interval_held: (step.lower_us < step.upper_us).then(|| found.of_step()),
             groups: step.groups(),
             explanation,
         }

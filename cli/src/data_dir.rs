@@ -7,18 +7,23 @@ use ridgepoint_lab::hardware_report::operators;
 
 use crate::outcome::Failure;
 
+/// A file that only a checkout of ridgepoint has. Its tables lie in folders of engines and are built in.
+const OF_A_CHECKOUT: &str = "bench_data/exclusions.toml";
+
 /// Refuses csv files below `bench_data/` that nothing would read.
 ///
 /// # Errors
 /// The first such file, or a folder that can't be read.
 pub fn refuse_unread_tables(data_dir: &Path) -> Result<(), Failure> {
     let operators = operators();
+    let is_checkout = data_dir.join(OF_A_CHECKOUT).is_file();
     for gpu in folders(&data_dir.join("bench_data")) {
         let is_gpu = ridgepoint_replay::find_hardware(Some(data_dir), &gpu).is_ok_and(|found| found.name == gpu);
         let is_read = |path: &Path| is_gpu && operators.iter().any(|name| path.ends_with(format!("{name}.csv")));
         let mut unread = files_in(Some(data_dir), &format!("bench_data/{gpu}"), "csv")?;
         unread.retain(|path| !is_read(path));
-        for nested in folders(&data_dir.join("bench_data").join(&gpu)) {
+        let nested_folders = folders(&data_dir.join("bench_data").join(&gpu));
+        for nested in nested_folders.into_iter().filter(|_| !is_checkout) {
             unread.extend(files_in(Some(data_dir), &format!("bench_data/{gpu}/{nested}"), "csv")?);
         }
         if let Some(path) = unread.first() {
@@ -39,4 +44,16 @@ fn folders(path: &Path) -> Vec<String> {
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_is_a_data_dir_whose_own_tables_are_built_in() {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        assert!(folders(&checkout.join("bench_data/h100_sxm")).len() > 1);
+        assert!(refuse_unread_tables(&checkout).is_ok());
+    }
 }

@@ -297,9 +297,9 @@ async function measured() {
 }
 
 /** Says below the figures of a load how well loads of its model were predicted. */
-async function trustworthy({ model, hardware }) {
+async function trustworthy({ model, hardware, serving_engine: engine }) {
   try {
-    setText($("load-trust"), app.state.config || app.state.gpu ? "" : trust(await measured(), model, hardware));
+    setText($("load-trust"), app.state.config || app.state.gpu ? "" : trust(await measured(), model, hardware, engine));
   } catch {
     setText($("load-trust"), "");
   }

@@ -200,7 +200,10 @@ impl Facts {
         );
         add("host_memory_drop", self.host_drop_bytes, "bytes", LEAST_RISE_BYTES, Cause::KvAllocation);
         // As a ratio that is met from below: the later requests over warm_1.
-        let at_once = self.warm_1_ms.filter(|ms| *ms > 0.0).map(|ms| warm_ms / ms);
+        // It tells two causes of a penalty with new memory apart, and says nothing where there is neither.
+        let has_grown = self.gpu_rise_bytes.or(self.host_drop_bytes).is_some_and(|bytes| bytes >= LEAST_RISE_BYTES);
+        let counts = has_grown && self.cold_ms >= LEAST_PENALTY * warm_ms;
+        let at_once = self.warm_1_ms.filter(|ms| counts && *ms > 0.0).map(|ms| warm_ms / ms);
         add("warm_at_once", at_once, "later / warm_1", 1.0 / WARM_AT_ONCE, Cause::KvAllocation);
         signals
     }

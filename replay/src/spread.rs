@@ -2,6 +2,7 @@
 
 use ridgepoint::StepModel;
 use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
+use ridgepoint::coverage::IntervalCoverage;
 use serde::Serialize;
 
 use super::observe::{Event, Events, Observer};
@@ -128,7 +129,7 @@ impl Spread {
     }
 }
 
-/// Bounds of a 90 % interval, as factors of the figure.
+/// Bounds of an interval, as factors of the figure. It is made to hold nine times in ten; [`IntervalCoverage`] has how often it did.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Factors {
@@ -138,31 +139,40 @@ pub struct Factors {
     pub upper_factor: f64,
 }
 
-/// 90 % intervals of the figures of a replay.
+/// Intervals of the figures of a replay; `None` where none is known, or where it did not hold on public runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Intervals {
     /// Time to first token.
-    pub ttft: Factors,
+    pub ttft: Option<Factors>,
     /// Inter-token latency.
-    pub itl: Factors,
+    pub itl: Option<Factors>,
     /// Time per output token.
-    pub tpot: Factors,
+    pub tpot: Option<Factors>,
     /// End-to-end latency.
-    pub e2e: Factors,
+    pub e2e: Option<Factors>,
 }
 
-impl From<&Spread> for Intervals {
-    fn from(spread: &Spread) -> Self {
-        let factors = |(lower_factor, upper_factor)| Factors { lower_factor, upper_factor };
-        let of_steps = factors(spread.of_steps(1.0));
-        Intervals { ttft: factors(spread.of_ttft(1.0)), itl: of_steps, tpot: of_steps, e2e: of_steps }
+impl Intervals {
+    /// The intervals of a replay's figures whose kind of interval held in `found`.
+    pub fn of(spread: &Spread, found: &IntervalCoverage) -> Self {
+        let factors = |(lower_factor, upper_factor), is_known| {
+            // Times of datasheets alone have no spread, and a width of zero would say that they are certain.
+            (is_known && lower_factor < upper_factor).then_some(Factors { lower_factor, upper_factor })
+        };
+        let of_steps = |is_known| factors(spread.of_steps(1.0), is_known);
+        Intervals {
+            ttft: factors(spread.of_ttft(1.0), found.ttft.is_some()),
+            itl: of_steps(found.itl.is_some()),
+            tpot: of_steps(found.tpot.is_some()),
+            e2e: of_steps(found.e2e.is_some()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ridgepoint::{Deployment, Hardware, Model, Options, Request, Step};
+    use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, Step};
 
     use super::*;
     use crate::observe::StepEvent;
@@ -181,6 +191,17 @@ mod tests {
         assert!((spread.ttft_below(100.0, 2.0) - 100.0 * (2.0 * 0.1f64.hypot(0.04)).exp()).abs() < 1e-9);
         let assumed = Spread { tables_sd: 0.1, ..Spread::default() };
         assert_eq!(assumed.of_steps(100.0), (100.0 - 16.45, 100.0 + 16.45));
+    }
+
+    #[test]
+    fn a_figure_without_a_spread_or_whose_intervals_did_not_hold_has_none() {
+        let found = |name| IntervalCoverage::of(&Engine::parse(name, None).expect("known"), "h100_sxm", false);
+        let certain = Intervals::of(&Spread::default(), &found("vllm"));
+        assert!(certain.ttft.is_none() && certain.tpot.is_none() && certain.e2e.is_none());
+        let spread = Spread { tables_sd: 0.1, ..Spread::default() };
+        assert!(Intervals::of(&spread, &found("vllm")).e2e.is_some());
+        let sglang = Intervals::of(&spread, &found("sglang"));
+        assert!(sglang.ttft.is_none() && sglang.e2e.is_none());
     }
 
     #[test]

@@ -72,12 +72,23 @@ pub(super) fn lookup_key(name: &str) -> String {
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
+/// How names of AMD's architectures and GPUs begin.
+const AMD: [&str; 5] = ["cdna", "rdna", "gfx", "mi3", "amd"];
+
 /// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule replaces it.
 fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet"]);
     let aliases = aliases(&file);
     let display_name = file.text("display_name").unwrap_or_default().to_owned();
-    let architecture = file.variant("architecture").unwrap_or(Architecture::Blackwell);
+    let is_amd =
+        file.text("architecture").is_some_and(|name| AMD.iter().any(|maker| name.to_lowercase().starts_with(maker)));
+    if is_amd {
+        file.problem(
+            "architecture",
+            format_args!("is one of AMD: only NVIDIA's GPUs are modelled, and cpu has the bare roofline"),
+        );
+    }
+    let architecture = if is_amd { None } else { file.variant("architecture") }.unwrap_or(Architecture::Blackwell);
     let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
     if architecture != Architecture::Cpu {

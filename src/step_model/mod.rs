@@ -14,6 +14,7 @@ mod options;
 use std::sync::{Arc, OnceLock};
 
 use crate::correction::Correction;
+use crate::coverage::IntervalCoverage;
 use crate::deployment::Deployment;
 use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
@@ -123,7 +124,11 @@ impl StepModel {
         let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
         let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
         if !options.engine.is_vllm() {
-            notes.push(format!("steps are laid out as vLLM's, with kernels and the sampler of {}", options.engine));
+            let found = IntervalCoverage::of(&options.engine, &hardware.name, correction.is_some());
+            notes.push(format!(
+                "steps are laid out as vLLM's, with kernels and the sampler of {}; {}",
+                options.engine, found.remark
+            ));
         }
         if is_datasheet {
             let name = &hardware.name;

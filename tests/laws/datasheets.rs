@@ -134,13 +134,24 @@ fn matrix_peaks_are_units_times_rate_times_clock() {
     }
 }
 
+/// GPUs whose datasheet gives another vector peak than their lanes and clock do, as parts with capped units have it. The datasheet holds.
+const CAPPED_VECTOR_PEAKS: &[&str] = &[];
+
 #[test]
 fn vector_peaks_are_lanes_times_two_times_boost_clock() {
     for name in builtin_names() {
+        if CAPPED_VECTOR_PEAKS.contains(&name) {
+            continue;
+        }
         let gpu = Hardware::builtin(name).unwrap();
         let lanes = if name.starts_with("a100") { 64.0 } else { 128.0 };
         let want = f64::from(gpu.sm_count) * lanes * 2.0 * gpu.boost_clock_hz;
-        assert_rel(peak(name, DType::Float32), want, REL_DATASHEET_ROUNDING, name);
+        assert_rel(
+            peak(name, DType::Float32),
+            want,
+            REL_DATASHEET_ROUNDING,
+            &format!("{name} (a datasheet that caps it: CAPPED_VECTOR_PEAKS)"),
+        );
     }
 }
 

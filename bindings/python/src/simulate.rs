@@ -4,13 +4,14 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::coverage::IntervalCoverage;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
 use ridgepoint_replay::server_config::ServerConfig;
 use ridgepoint_replay::workload::{OpenedLoad, Summary};
 use ridgepoint_replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, SpreadSampler,
-    StageMetrics, replay,
+    StageMetrics, TTFT_TAIL_REMARK, replay,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -31,6 +32,7 @@ struct Report<'a> {
     correction: CorrectionInfo,
     load: Summary,
     intervals: Intervals,
+    interval_coverage: &'a IntervalCoverage,
     run: &'a StageMetrics,
     stages: &'a [StageMetrics],
     counters: &'a EngineCounters,
@@ -107,6 +109,10 @@ fn replayed(
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
     warnings.extend(replayed.notes(&engine.config));
+    warnings.push(TTFT_TAIL_REMARK.to_owned());
+    let is_corrected = predictor.correction().is_some();
+    let coverage = IntervalCoverage::of(predictor.engine(), &steps.hardware.name, is_corrected);
+    warnings.push(coverage.remark.clone());
     let report = Report {
         model: &steps.model.name,
         hardware: &steps.hardware.name,
@@ -114,7 +120,8 @@ fn replayed(
         kv_capacity: &engine.capacity,
         correction: CorrectionInfo::of(predictor.correction()),
         load: source.summary,
-        intervals: Intervals::from(&sampler.spread()),
+        intervals: Intervals::of(&sampler.spread(), &coverage),
+        interval_coverage: &coverage,
         run: &metrics.run,
         stages: &metrics.stages,
         counters: &replayed.counters,

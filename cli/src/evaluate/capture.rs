@@ -177,7 +177,11 @@ impl Report for CaptureReport {
             .left("metric", |row: &&MetricRow| row.metric.to_string())
             .right("measured ms", |row| format!("{:.3}", row.measured_ms))
             .right("predicted ms", |row| format!("{:.3}", row.predicted_ms))
-            .right("90 % interval", |row| format!("{:.2} to {:.2}", row.lower_ms, row.upper_ms))
+            .right("interval", |row| match row.lower_ms < row.upper_ms {
+                true => format!("{:.2} to {:.2}", row.lower_ms, row.upper_ms),
+                // Without a spread nothing is known of the error.
+                false => "-".to_owned(),
+            })
             .right("error", |row| signed(row.error_pct));
         page.line(&format!(
             "{} of '{}', predicted with the correction {}",
@@ -186,7 +190,7 @@ impl Report for CaptureReport {
             self.correction
         ));
         page.blank();
-        page.rows(&rows, &["90 % interval"]);
+        page.rows(&rows, &["interval"]);
         page.blank();
         for WorkCount { name, vllm, ridgepoint, ratio } in &self.work {
             page.line(&format!("{name} of a GPU: {vllm:.4e} by vLLM, {ridgepoint:.4e} here, {ratio:.3} times as many"));

@@ -4,6 +4,7 @@ use ridgepoint::Correction;
 use ridgepoint::EfficiencyMode;
 use ridgepoint::OperatorGroup;
 use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::coverage::IntervalCoverage;
 use ridgepoint::physics::{BatchSums, GraphMode};
 use ridgepoint::units::{duration, si};
 use ridgepoint::{OperatorEstimate, StepEstimate};
@@ -28,8 +29,15 @@ impl Report for PredictedStep {
         }
         page.blank();
         let (lower, upper) = (duration(step.lower_us), duration(step.upper_us));
-        let interval = if is_ideal { String::new() } else { format!("  (90 % interval {lower} to {upper})") };
+        // Times of datasheets alone have no spread, and an interval of no width would say that they are certain.
+        let has_interval = !is_ideal && step.lower_us < step.upper_us;
+        let interval = if has_interval { format!("  (interval {lower} to {upper})") } else { String::new() };
         page.line(&format!("step time  {}{interval}", duration(step.step_time_us)));
+        if has_interval {
+            let is_corrected = self.served.steps.correction().is_some();
+            let found = IntervalCoverage::of(self.served.steps.engine(), &self.served.hardware.name, is_corrected);
+            page.paragraph("interval   ", &found.of_step());
+        }
         let share = percent(step.bound_us / step.step_time_us);
         page.line(&format!("roofline   {}, {share} of the step time", duration(step.bound_us)));
         let (flops, bytes) = (quantity(step.total_flops, "FLOP"), quantity(step.total_bytes, "B"));

@@ -4,9 +4,10 @@ mod args;
 pub mod markdown;
 mod table;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -32,7 +33,17 @@ pub fn run(args: &Probe, common: &Common) -> Result<Outcome<Report>, Failure> {
     let settings = args.settings()?;
     let bar = progress::bar(settings.num_requests(), "probe [{bar:30}] {pos} of {len} requests, {elapsed}");
     let counted = bar.clone();
-    let report = probe(&settings, Arc::new(move || counted.inc(1))).map_err(Failure::input)?;
+    let is_terminal = std::io::stderr().is_terminal();
+    let (asked, length) = (AtomicU64::new(0), settings.num_requests());
+    let count = move || {
+        counted.inc(1);
+        let done = asked.fetch_add(1, Ordering::Relaxed) + 1;
+        // A log has no bar: a line per quarter says that the command is alive.
+        if !is_terminal && done.is_multiple_of(length.div_ceil(4).max(1)) {
+            let _ = writeln!(std::io::stderr(), "probe: {done} of {length} requests");
+        }
+    };
+    let report = probe(&settings, Arc::new(count)).map_err(Failure::input)?;
     bar.finish_and_clear();
 
     let mut notes: Vec<String> = report.stopped.iter().chain(&report.notes).cloned().collect();

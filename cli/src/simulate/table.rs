@@ -26,6 +26,9 @@ impl Report for Simulation {
         }
         page.blank();
         latencies(self, page);
+        if let Some(found) = &self.interval_coverage {
+            page.paragraph("intervals  ", &found.remark);
+        }
         page.paragraph("tails      ", TTFT_TAIL_REMARK);
         page.blank();
         if let Some(turns) = &self.sessions {
@@ -68,7 +71,7 @@ fn stages(of: &Simulation) -> impl Iterator<Item = (String, &StageMetrics)> {
 }
 
 fn latencies(simulation: &Simulation, page: &mut Page) {
-    let of = |factors: fn(&Intervals) -> Factors| simulation.intervals.as_ref().map(factors);
+    let of = |factors: fn(&Intervals) -> Option<Factors>| simulation.intervals.as_ref().and_then(factors);
     let metrics = stages(simulation).flat_map(|(stage, metrics)| {
         [
             (stage, "TTFT", metrics.ttft_ms, of(|of| of.ttft)),
@@ -83,7 +86,7 @@ fn latencies(simulation: &Simulation, page: &mut Page) {
         .left("stage", |(stage, ..)| stage.clone())
         .left("ms", |(_, metric, ..)| (*metric).to_owned())
         .distribution("mean", |(_, _, of, _)| *of)
-        .right("90 % interval of the mean", |(_, _, of, factors)| shown(of.map(|of| of.mean).zip(*factors), interval));
+        .right("interval of the mean", |(_, _, of, factors)| shown(of.map(|of| of.mean).zip(*factors), interval));
     page.rows(&rows, &["p50"]);
 }
 

@@ -213,10 +213,11 @@ fn intervals_of_a_simulation_are_those_of_its_correction() {
         assert!(upper >= (1.645 * sd).exp() - 1e-12 && upper < (1.645 * 1.5 * sd).exp(), "{upper} at {sd}");
         assert!((lower * upper - 1.0).abs() < 1e-12, "{lower} {upper}");
     }
-    // Without a correction all figures have the tables' own interval, as wide to both sides.
-    let [ttft, tpot, ..] = intervals("none");
-    assert_eq!(ttft, tpot);
-    assert!((ttft.0 + ttft.1 - 2.0).abs() < 1e-12 && ttft.1 > 1.02 && ttft.1 < 1.5, "{ttft:?}");
+    // Without a correction figures have the tables' own interval, as wide to both sides. That of TTFT did not hold on public runs.
+    let json = command("simulate", &format!("{LLAMA} {load} --correction none --format json")).json();
+    assert!(json["intervals"]["ttft"].is_null(), "{}", json["intervals"]);
+    let [lower, upper] = ["lower_factor", "upper_factor"].map(|end| json["intervals"]["tpot"][end].as_f64().unwrap());
+    assert!((lower + upper - 2.0).abs() < 1e-12 && upper > 1.02 && upper < 1.5, "{lower} {upper}");
 }
 
 #[test]

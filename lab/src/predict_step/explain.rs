@@ -16,6 +16,9 @@ pub fn longest(step: &StepEstimate) -> Vec<String> {
     ranked.into_iter().take(LONGEST).filter_map(sentence).collect()
 }
 
+/// Calls that take longer do not wait on launches, µs: the launches of a call with several kernels take less.
+const LONGEST_LAUNCHES_US: f64 = 20.0;
+
 fn sentence(of: &OperatorEstimate) -> Option<String> {
     let (name, share) = (of.name, percent(of.share));
     let Some(group) = of.group else {
@@ -33,13 +36,18 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
         Bound::Network => format!("sends {} at {efficiency} of the link", quantity(of.bytes / calls, "B")),
         Bound::Latency => format!("has a roofline of {}, {efficiency} of its time", duration(of.bound_us / calls)),
     };
+    let is_slow_kernel = of.bound == Bound::Latency && of.time_us / calls > LONGEST_LAUNCHES_US;
+    let kind = match is_slow_kernel {
+        true => format!("inefficient kernel ({efficiency} of the roofline)"),
+        false => format!("{bound}-bound"),
+    };
     let is_recurrence = ["state_update", "chunk_scan"].iter().any(|name| of.name.starts_with(name));
     let way_out = match of.name {
         _ if is_recurrence => RECURRENCE,
         "host_weights" => HOST_WEIGHTS,
         _ => way_out(group, of.bound),
     };
-    Some(format!("{name} ({share} of the step, {number} of {time}): {bound}-bound, each call {work}; {way_out}."))
+    Some(format!("{name} ({share} of the step, {number} of {time}): {kind}, each call {work}; {way_out}."))
 }
 
 /// A way to change the time of an overhead that a correction adds.
@@ -92,6 +100,31 @@ fn way_out(group: Group, bound: Bound) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_calls_near_the_launch_floor_are_latency_bound() {
+        let of = |time_us| {
+            let bound_us = 0.19 * time_us;
+            let work = OperatorEstimate {
+                name: "experts",
+                kind: None,
+                group: Some(Group::Experts),
+                count: 10,
+                flops: 1e12,
+                bytes: 1e9,
+                bound: Bound::Latency,
+                time_us,
+                bound_us,
+                efficiency: 0.19,
+                share: 0.5,
+                provenance: ridgepoint::Provenance::Interpolated,
+            };
+            sentence(&work).unwrap()
+        };
+        // Calls of 5 µs, and of 1,830 µs.
+        assert!(of(50.0).contains("latency-bound"), "{}", of(50.0));
+        assert!(of(18_300.0).contains("inefficient kernel (19.0 % of the roofline)"), "{}", of(18_300.0));
+    }
 
     #[test]
     fn every_learned_time_has_a_sentence() {

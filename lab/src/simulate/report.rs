@@ -1,6 +1,7 @@
 //! A load replayed on a server, and its report.
 
 use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::coverage::IntervalCoverage;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
@@ -109,6 +110,7 @@ impl Server<'_> {
         warnings.extend(of.notes.iter().cloned());
         warnings.extend(of.extrapolated.clone().filter(|_| self.fitted.is_none()));
         let correction = self.latency.steps().correction().filter(|_| self.fitted.is_none());
+        let coverage = IntervalCoverage::of(self.latency.steps().engine(), &self.hardware.name, correction.is_some());
         let correction = CorrectionInfo::of(correction);
         let mut latency_model = match (self.latency.steps().efficiency(), &correction.name) {
             (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
@@ -135,7 +137,8 @@ impl Server<'_> {
             latency_model,
             noise_sigma: self.noise_sigma,
             correction,
-            intervals: self.fitted.is_none().then(|| Intervals::from(&of.spread)),
+            intervals: self.fitted.is_none().then(|| Intervals::of(&of.spread, &coverage)),
+            interval_coverage: self.fitted.is_none().then_some(coverage),
             stages: of.metrics.run_and_stages().cloned().collect(),
             all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
             load_state: of.load_state,
@@ -188,6 +191,8 @@ pub struct Simulation {
     pub correction: CorrectionInfo,
     /// `None` for a latency model of a file.
     pub intervals: Option<Intervals>,
+    /// How often such intervals held on public runs; `None` for a latency model of a file.
+    pub interval_coverage: Option<IntervalCoverage>,
     /// The whole run, then its stages.
     pub stages: Vec<StageMetrics>,
     /// Rates of all replicas, if there are several; the stages are those of one.

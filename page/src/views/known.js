@@ -20,11 +20,22 @@ function kindOf(metric) {
   return /^[a-z0-9]+/i.exec(metric)?.[0].toUpperCase() ?? metric;
 }
 
-/** How well public runs of a model on a GPU were predicted, in a sentence. */
-export function trust({ runs }, model, hardware) {
-  const same = runs.filter((run) => run.model === model && run.hardware === hardware);
+/** The engine and minor version of a name such as "vllm-0.15" or "vLLM 0.15.1". */
+function release(name) {
+  return /^([a-z]+)[- ]v?(\d+\.\d+)?/.exec(`${name ?? ""} `.toLowerCase())?.slice(1).filter(Boolean).join(" ");
+}
+
+/** Whether runs of `measured` vouch for `served`: the kernels of vLLM 0.14, the default, are those of 0.15. */
+function vouches(measured, served) {
+  const [of, by] = [release(measured), release(served)];
+  return of === by || (of === "vllm 0.15" && by === "vllm 0.14");
+}
+
+/** How well public runs of a model on a GPU under this very engine and version were predicted, in a sentence. */
+export function trust({ runs }, model, hardware, engine) {
+  const same = runs.filter((run) => run.model === model && run.hardware === hardware && vouches(run.engine, engine));
   if (same.length === 0)
-    return "No public run of this model on this GPU is known, so these latencies were not compared with a real server.";
+    return "No public run of this model on this GPU under this engine and version is known, so these latencies were not compared with a real server.";
   const errors = new Map();
   for (const { metric, measured_ms, predicted_ms } of same.flatMap(({ metrics }) => metrics)) {
     errors.set(metric, [...(errors.get(metric) ?? []), Math.abs(predicted_ms / measured_ms - 1)]);

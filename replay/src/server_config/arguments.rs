@@ -64,7 +64,10 @@ pub static NOT_MODELLED: &[Argument] = &[
     )
     .off(&["1"]),
     Argument::not_modelled("num_speculative_tokens", SPECULATION),
-    Argument::not_modelled("quantization", "is read from the checkpoint: name a quantised one, or give precision"),
+    Argument::not_modelled(
+        "quantization",
+        "is read from the checkpoint: name a quantised one, or give `precision: fp8` in the server's file (docs/guide.md, Precision)",
+    ),
     Argument::not_modelled(
         "replicas",
         "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",

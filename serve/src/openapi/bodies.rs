@@ -75,6 +75,8 @@ pub struct MeasuredRun {
     tensor_parallel_size: u32,
     /// Mean lengths of the requests.
     workload: String,
+    /// The engine and its minor version.
+    engine: String,
     /// Means and percentiles of latencies.
     pub metrics: Vec<MeasuredMetric>,
 }

@@ -188,7 +188,7 @@ class LoadSummary:
 
 @dataclass(frozen=True)
 class Interval:
-    """A 90 % interval as factors on a value."""
+    """An interval as factors on a value. ``Simulation.interval_coverage`` has how often such intervals held."""
 
     lower_factor: float
     upper_factor: float
@@ -209,8 +209,10 @@ class Simulation:
     """The whole run."""
     stages: list[StageSummary]
     """Each stage of the load."""
-    intervals: dict[str, Interval]
-    """90 % intervals of "ttft", "itl", "tpot" and "e2e"."""
+    intervals: dict[str, Interval | None]
+    """Intervals of "ttft", "itl", "tpot" and "e2e"; None where none is known, or where it did not hold on public runs."""
+    interval_coverage: dict[str, Any]
+    """How often such intervals held on public runs: "held_pct", "runs" and "hardware" for each metric, and a "remark" in words."""
     counters: EngineCounters
     offload: OffloadCounters | None
     """Counts of the KV blocks in host memory. None without them."""
@@ -249,7 +251,7 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
         num_gpu_blocks=values["engine"]["num_gpu_blocks"],
         run=_stage(values["run"]),
         stages=[_stage(stage) for stage in values["stages"]],
-        intervals={name: record(Interval, of) for name, of in values["intervals"].items()},
+        intervals={name: None if of is None else record(Interval, of) for name, of in values["intervals"].items()},
         counters=record(EngineCounters, values["counters"]),
         offload=_offload(values["offload"]),
         requests=requests,

@@ -52,9 +52,9 @@ class StepEstimate:
 
     step_time_us: float
     lower_us: float
-    """Lower end of the 90 % interval."""
+    """Lower end of the interval, which is made to hold nine times in ten."""
     upper_us: float
-    """Upper end of the 90 % interval."""
+    """Upper end of the interval."""
     bound_us: float
     """Time at the roofline."""
     total_flops: float

@@ -1,0 +1,154 @@
+//! How often the intervals of predictions held on public runs, by engine, GPU and metric. Every output takes its words on intervals
+//! from here. Uses `engine`.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+
+/// An interval that held less often than this, in percent, is not given: it would mislead.
+const LEAST_HELD_PCT: f64 = 40.0;
+
+/// Derived by `docs/coverage.py`.
+static ROWS: LazyLock<Vec<FoundRow>> = LazyLock::new(|| {
+    // A test reads the file, so that it is never empty here.
+    serde_json::from_str(include_str!("coverage.json")).map(|file: FoundFile| file.rows).unwrap_or_default()
+});
+
+#[derive(Deserialize)]
+struct FoundFile {
+    rows: Vec<FoundRow>,
+}
+
+#[derive(Deserialize)]
+struct FoundRow {
+    engine: String,
+    hardware: String,
+    metric: String,
+    corrected: bool,
+    rows: u32,
+    held: u32,
+    bias_pct: f64,
+}
+
+/// How often the intervals of one metric held.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Held {
+    /// Share of measured means that were within the interval, percent.
+    pub held_pct: f64,
+    /// Number of measured means.
+    pub runs: u32,
+    /// Their GPUs by short name. A GPU that was never measured takes the figures of all others.
+    pub hardware: Vec<String>,
+}
+
+/// How often the intervals of an engine's metrics held on public runs. `None` is a metric that has no interval: nothing was measured, or
+/// its interval did not hold.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IntervalCoverage {
+    /// Time to first token.
+    pub ttft: Option<Held>,
+    /// Inter-token latency, as TPOT.
+    pub itl: Option<Held>,
+    /// Time per output token. A step's interval is as wide.
+    pub tpot: Option<Held>,
+    /// End-to-end latency.
+    pub e2e: Option<Held>,
+    /// The same in sentences, with the reason of each interval that is missing.
+    pub remark: String,
+}
+
+impl IntervalCoverage {
+    /// What was found for predictions of `engine` on a GPU, with a correction or without.
+    ///
+    /// ```
+    /// use ridgepoint::{Engine, coverage::IntervalCoverage};
+    /// let vllm = IntervalCoverage::of(&Engine::default(), "h100_sxm", true);
+    /// assert_eq!(vllm.e2e.map(|of| of.runs), Some(13));
+    /// let sglang = Engine::parse("sglang", None).unwrap();
+    /// assert_eq!(IntervalCoverage::of(&sglang, "h100_sxm", true).ttft, None);
+    /// ```
+    pub fn of(engine: &Engine, hardware: &str, corrected: bool) -> Self {
+        let [(ttft, first), (tpot, tokens), (e2e, whole)] =
+            [("ttft", "TTFT"), ("tpot", "TPOT and ITL"), ("e2e", "E2E")]
+                .map(|(metric, name)| found(engine, hardware, corrected, metric, name));
+        let remark = format!("public runs of {}, means: {first}; {tokens}; {whole}", engine.name());
+        IntervalCoverage { ttft, itl: tpot.clone(), tpot, e2e, remark }
+    }
+
+    /// What the interval of a step is known by, in words.
+    pub fn of_step(&self) -> String {
+        match &self.tpot {
+            Some(of) => {
+                format!("held for the TPOT of {:.0} % of {} public runs on {}", of.held_pct, of.runs, of.places())
+            }
+            None => self.remark.clone(),
+        }
+    }
+}
+
+impl Held {
+    fn places(&self) -> String {
+        self.hardware.join(", ")
+    }
+}
+
+/// What was found of a metric, and the words for it.
+fn found(engine: &Engine, hardware: &str, corrected: bool, metric: &str, name: &str) -> (Option<Held>, String) {
+    let of_engine =
+        ROWS.iter().filter(|row| row.engine == engine.name() && row.metric == metric && row.corrected == corrected);
+    let here: Vec<&FoundRow> = of_engine.clone().filter(|row| row.hardware == hardware).collect();
+    let rows = if here.is_empty() { of_engine.collect() } else { here };
+    let runs: u32 = rows.iter().map(|row| row.rows).sum();
+    if runs == 0 {
+        return (None, format!("{name} never compared, so it has no interval"));
+    }
+    let held_pct = 100.0 * f64::from(rows.iter().map(|row| row.held).sum::<u32>()) / f64::from(runs);
+    let held = Held { held_pct, runs, hardware: rows.iter().map(|row| row.hardware.clone()).collect() };
+    let mut words = format!("{name} within its interval in {held_pct:.0} % of {runs} on {}", held.places());
+    if held_pct >= LEAST_HELD_PCT {
+        return (Some(held), words);
+    }
+    let bias = rows.iter().map(|row| format!("{:+.0} %", row.bias_pct)).collect::<Vec<_>>().join(", ");
+    words.push_str(&format!(", median error {bias}, so it has no interval"));
+    (None, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(engine: &str, hardware: &str, corrected: bool) -> IntervalCoverage {
+        IntervalCoverage::of(&Engine::parse(engine, None).unwrap(), hardware, corrected)
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_kind_of_prediction() {
+        serde_json::from_str::<FoundFile>(include_str!("coverage.json")).unwrap();
+        assert!(ROWS.iter().all(|row| row.held <= row.rows && row.rows > 0 && row.bias_pct.is_finite()));
+        for corrected in [true, false] {
+            let vllm = of("vllm", "h100_sxm", corrected);
+            assert!(vllm.e2e.is_some_and(|of| of.runs == 13) && vllm.itl.is_some(), "{corrected}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_was_never_measured_or_never_held_has_no_interval() {
+        for (engine, gpu) in [("sglang", "h100_sxm"), ("sglang", "b200_sxm"), ("trtllm", "b200_sxm")] {
+            let found = of(engine, gpu, true);
+            assert!(found.ttft.is_none() && found.e2e.is_none(), "{engine} on {gpu}");
+            assert!(
+                found.remark.contains("TTFT within its interval in ") && found.remark.contains("E2E never compared")
+            );
+        }
+    }
+
+    #[test]
+    fn another_gpu_takes_the_figures_of_all_measured_ones() {
+        let found = of("vllm", "l40s", true).tpot.unwrap();
+        assert!(found.hardware.len() > 1 && found.runs > of("vllm", "h100_sxm", true).tpot.unwrap().runs);
+    }
+}
