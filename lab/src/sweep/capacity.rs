@@ -26,6 +26,13 @@ pub struct Capacity<T> {
     pub fails: Option<(f64, T)>,
 }
 
+impl<T> Capacity<T> {
+    /// The rate that a further search should begin at.
+    pub fn near(&self) -> Option<f64> {
+        self.holds.as_ref().or(self.fails.as_ref()).map(|(rate_per_s, _)| *rate_per_s)
+    }
+}
+
 /// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`, near the rate `start`.
 /// Rates below one that holds are taken to hold, and those above one that fails to fail.
 ///

@@ -14,12 +14,12 @@ use super::point::{Point, Replayed};
 use super::row::{LOWEST_RATE_FAILS, Row};
 use super::slo::{Judgement, QUEUE, Slo};
 
-/// The lengths of the loads that rates are judged by, requests: the next one where the one before leaves a doubt.
-const LENGTHS: [u64; 2] = [5_000, 20_000];
+/// The lengths of the loads that rates are judged by, requests, with the number of seeds: the next one where the one before leaves a doubt.
+const LENGTHS: [(u64, u64); 2] = [(5_000, 4), (20_000, 6)];
+/// The precision of a first search, after which a doubt may show.
+const FIRST_PRECISION: f64 = 0.05;
 /// A figure of the longest load that is within this share of a shorter one's confirms it.
 const SAME: f64 = 0.005;
-/// A rate is judged over so many seeds.
-const SEEDS: u64 = 4;
 /// A first guess comes from loads of at most so many requests.
 const SHORT_REQUESTS: u64 = 2_000;
 /// A rate whose first seed scores more fails whatever the others do.
@@ -31,7 +31,7 @@ const FIRST_GUESS: f64 = 0.7;
 
 /// The largest number of requests that a search replays at a time, where `given` are asked for.
 pub(super) fn most_requests(given: u64) -> u64 {
-    LENGTHS.into_iter().fold(given, u64::max)
+    LENGTHS.into_iter().map(|(length, _)| length).fold(given, u64::max)
 }
 
 /// A search for the highest rate of a configuration.
@@ -65,39 +65,37 @@ impl Search<'_> {
                 seen.0.row.requests_per_s.map(|rate| FIRST_GUESS * rate / self.row.turns.unwrap_or(1) as f64);
             Ok::<_, String>((self.judgement(&[seen]).judgement.score(), done_per_s))
         })?;
-        let mut lengths: Vec<u64> = LENGTHS.map(|length| length.max(given.generated.total_requests())).to_vec();
-        lengths.dedup();
-        if !self.point.grid.source.is_drawn() {
-            lengths.truncate(1);
-        }
-        let mut rest = lengths.into_iter();
-        loop {
-            let length = rest.next().ok_or("no rate was tried")?;
-            let load = given.with_requests(|_| length);
-            let found = highest_holding(range, self.slo.precision, start, |rate_per_s| {
-                let judged = self.judged(&load, rate_per_s)?;
+        let search = |load: &LoadPoint, seeds: u64, precision: f64, start: f64| {
+            highest_holding(range, precision, start, |rate_per_s| {
+                let judged = self.judged(load, seeds, rate_per_s)?;
                 replays.set(replays.get() + judged.row.replays);
                 Ok::<_, String>(Judged { score: judged.judgement.score(), seen: judged })
-            })?;
-            let Some(longest) = rest.clone().next_back() else {
-                return self.row_of(found, &load, replays.get());
-            };
-            let at_per_s = found.holds.as_ref().or(found.fails.as_ref()).map_or(start, |(rate_per_s, _)| *rate_per_s);
-            replays.set(replays.get() + 1);
-            if self.is_confirmed(&found, &given.with_requests(|_| longest))? {
-                return self.row_of(found, &load, replays.get());
+            })
+        };
+        let precision = self.slo.precision;
+        let [(shorter, few), (longer, more)] =
+            LENGTHS.map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds));
+        if shorter != longer && self.point.grid.source.is_drawn() {
+            let mut found = search(&shorter, few, precision.max(FIRST_PRECISION), start)?;
+            start = found.near().unwrap_or(start);
+            if is_sure(&found) {
+                if precision < FIRST_PRECISION {
+                    found = search(&shorter, few, precision, start)?;
+                }
+                start = found.near().unwrap_or(start);
+                replays.set(replays.get() + 1);
+                if is_sure(&found) && self.is_confirmed(&found, &longer)? {
+                    return self.row_of(found, &shorter, replays.get());
+                }
             }
-            start = at_per_s;
         }
+        let found = search(&longer, more, precision, start)?;
+        self.row_of(found, &longer, replays.get())
     }
 
-    /// Whether the seeds of a rate that holds agree, a limit is what fails above it, and a longer load has the same figures.
+    /// Whether a longer load has the figures that a rate was found to hold by.
     fn is_confirmed(&self, found: &Capacity<JudgedRate>, longer: &LoadPoint) -> Result<bool, String> {
         let Some((rate_per_s, JudgedRate { judgement, .. })) = &found.holds else { return Ok(false) };
-        let queue_fails = found.fails.as_ref().is_some_and(|(_, failed)| failed.judgement.binds() == QUEUE);
-        if queue_fails || !judgement.is_narrow() {
-            return Ok(false);
-        }
         let seen = self.seed(longer, *rate_per_s)?;
         Ok(self.judgement(&[seen]).judgement.is_within(judgement, SAME))
     }
@@ -134,14 +132,14 @@ impl Search<'_> {
     }
 
     /// Judges a rate over all seeds; over one if that leaves no doubt, or if the requests are those of a file.
-    fn judged(&self, load: &LoadPoint, rate_per_s: f64) -> Result<JudgedRate, String> {
+    fn judged(&self, load: &LoadPoint, seeds: u64, rate_per_s: f64) -> Result<JudgedRate, String> {
         let first = self.seed(load, rate_per_s)?;
         let alone = self.judgement(std::slice::from_ref(&first));
         if !self.point.grid.source.is_drawn() || alone.judgement.score() > HOPELESS {
             return Ok(alone);
         }
         let of_seed = |of: u64| self.seed(&LoadPoint { seed: load.seed.wrapping_add(of), ..*load }, rate_per_s);
-        let others: Result<Vec<_>, String> = (1..SEEDS).into_par_iter().map(of_seed).collect();
+        let others: Result<Vec<_>, String> = (1..seeds).into_par_iter().map(of_seed).collect();
         let seeds: Vec<_> = std::iter::once(first).chain(others?).collect();
         Ok(self.judgement(&seeds))
     }
@@ -179,6 +177,12 @@ impl Search<'_> {
             _ => sampler.behind_steps(),
         })
     }
+}
+
+/// Whether the seeds of a rate that holds agree, and a limit is what fails above it.
+fn is_sure(found: &Capacity<JudgedRate>) -> bool {
+    let queue_fails = found.fails.as_ref().is_some_and(|(_, failed)| failed.judgement.binds() == QUEUE);
+    !queue_fails && found.holds.as_ref().is_some_and(|(_, held)| held.judgement.is_narrow())
 }
 
 /// A remark on gaps that chunks of prompts make long.
