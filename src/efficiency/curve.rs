@@ -129,10 +129,11 @@ impl DecodeCurve {
         self.time(&mean_attention(requests, requests, keys, keys, heads))
     }
 
-    /// Returns the time of a call by the mean lengths of its requests.
+    /// Returns the time of a call by the mean lengths of its requests, which may be below the roofline bound. The bound that holds is the
+    /// operator's: grouped-query kernels that stand in for latent attention would read its keys twice.
     pub fn time(&self, shape: &AttentionShape) -> SourcedTime {
         let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
-        self.curve.timed(&CallShape::Decode(self.seen(shape)), &at)
+        self.curve.unbounded(&CallShape::Decode(self.seen(shape)), &at)
     }
 
     /// The place of `keys` keys on the table's axis. Powers of two lie on knots, as in compiled steps, which have no other bends.
