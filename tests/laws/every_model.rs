@@ -1,9 +1,13 @@
-//! A law over every built-in model and GPU: compiled steps agree with their operators. The test takes a sample; `RIDGEPOINT_LAW_STEP_MODELS=8000` takes nearly all step models, with some 110,000 batches each.
+//! Laws over every built-in model and GPU: compiled steps agree with their operators, and more work is not faster. The tests take a
+//! sample; `RIDGEPOINT_LAW_STEP_MODELS=8000` takes nearly all step models, with some 110,000 batches each.
 
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel, hardware, model};
 
 /// Largest relative difference that compiling may make.
 const COMPILED: f64 = 1e-3;
+
+/// Share by which a step with more work may be faster: what interpolation between noisy rows leaves.
+const FALL: f64 = 0.02;
 
 /// Batches of each step model.
 const BATCHES: usize = 14;
@@ -46,6 +50,34 @@ fn batch(random: &mut Random, longest: u64) -> Vec<Request> {
         }));
     }
     batch
+}
+
+/// The batch with one decode, some tokens of its chunk, one prompt or more cached tokens on top.
+fn grown(random: &mut Random, batch: &[Request], longest: u64) -> Vec<Request> {
+    let mut more = batch.to_vec();
+    match random.below(4) {
+        0 => {
+            let alike = batch.iter().rev().find(|request| request.num_scheduled_tokens == 1);
+            more.push(Request::decode(alike.map_or(1000, |request| request.num_computed_tokens)));
+        }
+        1 => {
+            let added = if random.below(2) == 0 { 1 } else { random.up_to(512) };
+            if let Some(chunk) = more.iter_mut().find(|request| request.num_scheduled_tokens > 1) {
+                chunk.num_scheduled_tokens += added;
+            }
+        }
+        2 => more.push(Request::prefill(random.up_to(2048), 0)),
+        _ => {
+            let factor = 1.0 + random.below(1000) as f64 / 1000.0;
+            for request in &mut more {
+                let tokens = (f64::from(request.num_computed_tokens) * factor) as u32;
+                if u64::from(tokens + request.num_scheduled_tokens) <= longest {
+                    request.num_computed_tokens = tokens;
+                }
+            }
+        }
+    }
+    more
 }
 
 /// Calls `law` for random batches of step models, evenly spread over all models, GPUs and tensor-parallel sizes that are possible.
@@ -91,4 +123,36 @@ fn compiled_steps_of_every_model_and_gpu_agree_with_their_operators() {
         (difference.abs() > COMPILED)
             .then(|| format!("{compiled} for {by_operator} µs ({:+.3} %), {}", 100.0 * difference, described(&batch)))
     });
+}
+
+#[test]
+fn more_work_is_not_faster_unless_a_note_says_so() {
+    each_step_model(|steps, random, longest| {
+        let batch = batch(random, longest);
+        let more = grown(random, &batch, longest);
+        let [less_us, more_us] = [&batch, &more].map(|batch| steps.step_time_us(batch));
+        let is_noted = |batch: &Vec<Request>| {
+            steps.estimate_unchecked(batch).warnings.iter().any(|warning| warning.contains("may be faster"))
+        };
+        (more_us < less_us * (1.0 - FALL) && !is_noted(&batch) && !is_noted(&more)).then(|| {
+            let fall = 100.0 * (more_us / less_us - 1.0);
+            format!("{fall:+.1} % from {less_us} µs, {} to {}", described(&batch), described(&more))
+        })
+    });
+}
+
+/// One decode more than the slowest rows of per-tensor fp8 on Blackwell, and rows whose kernels change.
+#[test]
+fn single_slow_rows_make_no_step_of_less_work_slower() {
+    for (name, gpu, gpus) in [("qwen3-32b-fp8-static-pertensor", "b200_sxm", 8), ("qwen3.6-27b-nvfp4", "b300_sxm", 2)] {
+        let (model, hardware) = (Model::builtin(name).unwrap(), Hardware::find(gpu).unwrap());
+        let steps = StepModel::new(&model, &hardware, &Deployment::tensor_parallel(gpus)).unwrap();
+        let us = |decodes: usize| steps.step_time_us(&vec![Request::decode(100); decodes]);
+        let mut before = us(1);
+        for decodes in 2..=300 {
+            let now = us(decodes);
+            assert!(now > before * (1.0 - FALL), "{name} on {gpu}: {before} and {now} µs of {decodes} decodes");
+            before = now.max(before);
+        }
+    }
 }
