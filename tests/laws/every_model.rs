@@ -1,5 +1,6 @@
 //! Laws over every built-in model and GPU: compiled steps agree with their operators, and more work is not faster. The tests take a
 //! sample; `RIDGEPOINT_LAW_STEP_MODELS=8000` takes nearly all step models, with some 110,000 batches each.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of tokens are small")]
 
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel, hardware, model};
 
