@@ -14,9 +14,9 @@ pub mod efficiency {
     pub mod curve {
         pub use crate::efficiency::collective_curve::CollectiveCurve;
         pub use crate::efficiency::curve::{
-            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, expert_layer_distance, fallback_weight,
-            mean_attention,
+            DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, expert_layer_distance, fallback_weight, mean_attention,
         };
+        pub use crate::efficiency::residual_curve::SourcedTime;
     }
     /// Families of kernels and the keys of their series.
     pub mod family {

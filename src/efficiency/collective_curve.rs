@@ -2,8 +2,8 @@
 
 use super::chip::Chip;
 use super::collective_model::ExchangeModel;
-use super::curve::{ResidualCurve, SourcedTime};
 use super::provenance::Provenance;
+use super::residual_curve::{ResidualCurve, SourcedTime};
 use super::series::Series;
 use super::series_key::CallShape;
 use crate::physics::communication::{Collective, ExchangeShape, all_reduce_sent_bytes};
@@ -31,7 +31,7 @@ impl CollectiveCurve {
     /// Returns the curve of an engine's own all-reduce over `gpus` ranks.
     pub fn all_reduce(series: &Series, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
         let shape = ExchangeShape::all_reduce(0.0, gpus);
-        CollectiveCurve { curve: ResidualCurve::new(series, &[gpus], chip, at_best), shape, beyond: None }
+        CollectiveCurve { curve: CollectiveCurve::residuals(series, shape, chip, at_best), shape, beyond: None }
     }
 
     /// Returns the curve of a collective of NCCL over `gpus` ranks.
@@ -45,7 +45,13 @@ impl CollectiveCurve {
         });
         let gpus = if beyond.is_some() { measured } else { gpus };
         let shape = ExchangeShape { collective, message_bytes: 0.0, gpus };
-        CollectiveCurve { curve: ResidualCurve::new(series, &[gpus], chip, at_best), shape, beyond }
+        CollectiveCurve { curve: CollectiveCurve::residuals(series, shape, chip, at_best), shape, beyond }
+    }
+
+    fn residuals(series: &Series, shape: ExchangeShape, chip: Chip, at_best: Provenance) -> ResidualCurve {
+        let of = |message_bytes: f64| CallShape::Exchange(ExchangeShape { message_bytes, ..shape });
+        let curve = ResidualCurve::new(series, &[shape.gpus], chip, at_best);
+        curve.rising(|message_bytes| of(message_bytes).time_us(&series.coefficients, &chip))
     }
 
     /// The most ranks that were measured, if the collective has more.
@@ -58,7 +64,7 @@ impl CollectiveCurve {
         let message_bytes = message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio);
         let shape = ExchangeShape { message_bytes, ..self.shape };
         // The models of both differ in their coefficients alone.
-        let (time_us, provenance) = self.curve.timed(&CallShape::Exchange(shape), &[message_bytes.max(1.0)]);
+        let (time_us, provenance) = self.curve.timed_rising(&CallShape::Exchange(shape), message_bytes.max(1.0));
         match self.beyond {
             None => (time_us, provenance),
             Some(beyond) => (time_us + beyond.steps_us, provenance.max(Provenance::Clamped)),

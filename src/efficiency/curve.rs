@@ -5,10 +5,10 @@
 use super::chip::Chip;
 use super::family::OUTPUT_BYTES;
 use super::gemm_model::GemmRows;
-use super::grid::Grid;
 use super::kernel_model::{CachedKeys, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, BatchedGemmKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
+use super::residual_curve::{ResidualCurve, SourcedTime};
 use super::series::Series;
 use super::series_key::{CallShape, OfSeries};
 use crate::engine::Engine;
@@ -17,49 +17,6 @@ use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
 use crate::physics::{Shape, StateHeads, StateShape};
-
-/// A time and its provenance.
-pub type SourcedTime = (f64, Provenance);
-
-/// Kernel-model coefficients and the residuals that are left to look up.
-#[derive(Debug, Clone)]
-pub(super) struct ResidualCurve {
-    pub(super) coefficients: Vec<f64>,
-    pub(super) chip: Chip,
-    pub(super) residuals: Grid,
-    at_best: Provenance,
-}
-
-impl ResidualCurve {
-    /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, clamped or borrowed: a series
-    /// of a similar kernel is clamped, one of another GPU borrowed.
-    pub(super) fn new(series: &Series, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
-        let (residuals, provenance) = series.grid.slice(leading);
-        ResidualCurve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
-    }
-
-    /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
-    pub(super) fn launch_us(&self) -> f64 {
-        self.coefficients.first().copied().unwrap_or(0.0)
-    }
-
-    /// Time of a call of a shape, never below the roofline bound.
-    pub(super) fn timed(&self, shape: &CallShape, point: &[f64]) -> SourcedTime {
-        let (time_us, provenance) = self.unbounded(shape, point);
-        (time_us.max(shape.bound_us(&self.chip)), provenance)
-    }
-
-    /// [`ResidualCurve::timed`] that may be below the roofline bound.
-    fn unbounded(&self, shape: &CallShape, point: &[f64]) -> SourcedTime {
-        self.with_residual(shape.time_us(&self.coefficients, &self.chip), point)
-    }
-
-    /// A modelled time with the residual of a point.
-    fn with_residual(&self, modelled_us: f64, point: &[f64]) -> SourcedTime {
-        let (residual, provenance) = self.residuals.lookup(point);
-        (modelled_us * residual.exp(), self.at_best.max(provenance))
-    }
-}
 
 /// A projection of fixed n and k, or a batch of them.
 #[derive(Debug, Clone)]
@@ -81,12 +38,13 @@ impl GemmCurve {
 
     fn sliced(series: &Series, leading: &[f64], shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        GemmCurve { curve: ResidualCurve::new(series, leading, chip, at_best), rows }
+        let curve = ResidualCurve::new(series, leading, chip, at_best).rising(|m| rows.time_us(m));
+        GemmCurve { curve, rows }
     }
 
     /// Time for `m` rows.
     pub fn time(&self, m: f64) -> SourcedTime {
-        let (time_us, provenance) = self.curve.with_residual(self.rows.time_us(m), &[m]);
+        let (time_us, provenance) = self.curve.risen(self.rows.time_us(m), m);
         (time_us.max(self.rows.bound_us(m)), provenance)
     }
 }
@@ -111,7 +69,7 @@ impl DecodeCurve {
         let measured = kv_heads.min(most);
         let head_size = AttentionKey::of(&series.key).map(|key| key.head_size);
         DecodeCurve {
-            curve: ResidualCurve::new(series, &[measured, group], chip, at_best),
+            curve: ResidualCurve::rising_at_knots(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
             is_latent: matches!(head_size, Some(HeadSize::Latent | HeadSize::Sparse)),
             beyond: if matches!(head_size, Some(HeadSize::Sparse | HeadSize::Indexer)) { 1.0 } else { 0.0 },
@@ -129,10 +87,11 @@ impl DecodeCurve {
         self.time(&mean_attention(requests, requests, keys, keys, heads))
     }
 
-    /// Returns the time of a call by the mean lengths of its requests.
+    /// Returns the time of a call by the mean lengths of its requests, which may be below the roofline bound. The bound that holds is the
+    /// operator's: grouped-query kernels that stand in for latent attention would read its keys twice.
     pub fn time(&self, shape: &AttentionShape) -> SourcedTime {
         let at = [self.knot(shape.keys.max(1.0)), shape.batch * self.batch_factor];
-        self.curve.timed(&CallShape::Decode(self.seen(shape)), &at)
+        self.curve.unbounded(&CallShape::Decode(self.seen(shape)), &at)
     }
 
     /// The place of `keys` keys on the table's axis. Powers of two lie on knots, as in compiled steps, which have no other bends.
@@ -255,7 +214,10 @@ impl MoeCurve {
             .iter()
             .map(|(key, series, weight, at_best)| {
                 let tokens = load * key.num_experts as f64 / key.top_k as f64;
-                (ResidualCurve::new(series, &[tp, ep], chip, *at_best), *weight, tokens)
+                let curve = ResidualCurve::new(series, &[tp, ep], chip, *at_best);
+                let at = |knot: f64| CallShape::Moe(MoeShape { tokens: knot / tokens, ..shape });
+                let curve = curve.rising(|knot| at(knot).time_us(&series.coefficients, &chip));
+                (curve, *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
@@ -268,7 +230,7 @@ impl MoeCurve {
         let mut total = 0.0;
         let mut provenance = Provenance::Measured;
         for (curve, weight, tokens_there) in &self.curves {
-            let (time_us, p) = curve.timed(&CallShape::Moe(shape), &[tokens * tokens_there]);
+            let (time_us, p) = curve.timed_rising(&CallShape::Moe(shape), tokens * tokens_there);
             log_time += weight * time_us.ln();
             total += weight;
             provenance = provenance.max(p);

@@ -9,9 +9,10 @@ use crate::physics::AttentionHeads;
 use crate::units::{US_PER_S, ceiling, larger, real, smaller};
 
 use super::chip::ramp;
-use super::curve::{PrefillCurve, ResidualCurve, mean_attention};
+use super::curve::{PrefillCurve, mean_attention};
 use super::grid::GridPosition;
 use super::kernel_model::{CachedKeys, PrefillModel, QUERY_TILE, tiled_keys};
+use super::residual_curve::ResidualCurve;
 use super::surface::{OctaveAxis, Surface};
 
 /// Knots per octave of the tabulated residuals, as a power of two.

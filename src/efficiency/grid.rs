@@ -13,6 +13,13 @@ pub struct GridPosition {
     provenance: Provenance,
 }
 
+impl GridPosition {
+    /// The knot at or below, and the weight of the next one.
+    pub(super) fn knot_and_weight(&self) -> (usize, f64) {
+        (self.low, self.weight)
+    }
+}
+
 /// More cells than any grid has: coordinates of damaged lines or unplanned measurements are all different.
 const MAX_CELLS: usize = 1 << 22;
 /// Most axes a grid has.
@@ -84,6 +91,11 @@ impl Grid {
     pub fn set(&mut self, cell: usize, value: f64, origin: Provenance) {
         self.values[cell] = value as f32;
         self.origins[cell] = origin;
+    }
+
+    /// Replaces the value of a cell by one that follows from its neighbours: it counts as interpolated at best.
+    pub(super) fn replace(&mut self, cell: usize, value: f64) {
+        self.set(cell, value, self.origins[cell].max(Provenance::Interpolated));
     }
 
     /// The cell at exactly `point`; `None` if the grid has no such knots.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::model::{Attention, LayerGroup, Model, SamplerWork, SamplingParams, Window};
 use crate::request::Request;
 
-use super::batch::BatchSums;
+use super::batch::{BatchSums, WindowSums};
 use super::check::{check, distinct_windows, has_chunked_attention};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
@@ -228,11 +228,22 @@ impl StepPlan {
             ("requests", batch.num_requests(), "max_num_seqs", self.max_num_seqs),
         ];
         let beyond = limits.into_iter().filter(|(_, found, _, limit)| found > limit);
-        beyond
-            .map(|(what, found, key, limit)| {
-                format!("the batch has {found} {what}, more than {key} = {limit}: the engine would split it")
-            })
-            .collect()
+        let split = beyond.map(|(what, found, key, limit)| {
+            format!("the batch has {found} {what}, more than {key} = {limit}: the engine would split it")
+        });
+        split.chain(self.begun_anew(batch)).collect()
+    }
+
+    /// A remark if requests have grown into another chunk of attention over chunks of keys.
+    fn begun_anew(&self, batch: &BatchSums) -> Option<String> {
+        let seen = || self.windows.iter().zip(&batch.windows);
+        let visible = |of: &WindowSums| u128::from(of.decode_kv_tokens) + of.prefill_pairs;
+        let most = seen().map(|(_, sums)| visible(sums)).max()?;
+        let hidden = seen().find_map(|(window, sums)| match window {
+            Window::Chunked(tokens) if visible(sums) < most => Some(tokens),
+            _ => None,
+        })?;
+        Some(format!("attention over chunks of {hidden} keys begins anew at each: a longer request may be faster"))
     }
 }
 

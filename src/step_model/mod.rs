@@ -10,6 +10,7 @@ mod host_reads;
 mod launches;
 mod operators;
 mod options;
+mod slow_decodes;
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +35,7 @@ pub use fast::{StepRequests, StepState};
 use host_reads::HostReads;
 use launches::Launches;
 pub use options::{CorrectionChoice, Options};
+use slow_decodes::slow_decodes;
 
 /// Predicts steps of one model on one kind of GPU in one deployment.
 ///
@@ -151,6 +153,9 @@ impl StepModel {
         let computing = timers.iter().filter(|(operator, _)| operator.flops > 0.0);
         let peak_flop_per_s = computing.map(|(_, timer)| timer.peak_flop_per_s).fold(0.0, f64::max);
         notes.extend(notes_of(&timers));
+        if efficiency == EfficiencyMode::Tables {
+            notes.extend(slow_decodes(&plan, &timers));
+        }
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
         notes.extend(host_reads.as_ref().map(HostReads::note));

@@ -13,6 +13,7 @@ mod compiled;
 mod compiled_laws;
 mod continuity;
 mod datasheets;
+mod every_model;
 mod hardware;
 mod host_weights;
 mod latency;

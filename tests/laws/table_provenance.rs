@@ -53,15 +53,18 @@ fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> Source
     let (grid, name) = (&series.grid, series.key.to_string());
     let last = grid.axes.len() - 1;
     let at = |cell: usize| grid.point(cell);
-    let (mut knots, mut between) = (0, 0);
+    let (mut knots, mut between, mut replaced) = (0, 0, 0);
     for offset in (0..grid.num_cells()).step_by(1 + grid.num_cells() / 400) {
         let Some(residual) = grid.measured(offset) else { continue };
         let point = at(offset);
         let shape = series.key.shape(&point);
         let expected = (shape.time_us(&series.coefficients, &chip) * residual.exp()).max(shape.bound_us(&chip));
         let (time_us, provenance) = time(&point);
-        assert_eq!(provenance, Provenance::Measured, "{gpu} {name} {point:?}");
-        assert!(is_rel(time_us, expected, REL_RESIDUAL_ROUNDING), "{gpu} {name} {point:?}: {time_us}, not {expected}");
+        // Where less work took longer, neighbours replace a measured time.
+        let is_kept = is_rel(time_us, expected, REL_RESIDUAL_ROUNDING);
+        let best = if is_kept { Provenance::Measured } else { Provenance::Interpolated };
+        assert_eq!(provenance, best, "{gpu} {name} {point:?}: {time_us}, measured {expected}");
+        replaced += usize::from(!is_kept);
         knots += 1;
         let mut further = point.clone();
         further[last] = 3.0 * grid.axes[last].last().expect("knots");
@@ -75,6 +78,7 @@ fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> Source
         }
     }
     assert!(knots > 0 && between > 0, "{gpu} {name}: {knots} knots, {between} between");
+    assert!(replaced * 5 < knots, "{gpu} {name}: {replaced} of {knots} measured times break the order");
 }
 
 fn chip_of(gpu: &str, series: &Series) -> Chip {

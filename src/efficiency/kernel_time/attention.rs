@@ -4,9 +4,10 @@
 
 use serde::Serialize;
 
-use super::super::curve::{self, mean_attention};
+use super::super::curve::mean_attention;
 use super::super::fast_prefill::FastPrefill;
 use super::super::kernel_model::DecodeModel;
+use super::super::residual_curve::ResidualCurve;
 use super::super::surface::{OctaveAxis, Surface};
 use super::{FamilyCurve, Timer};
 use crate::physics::attention::{AttentionShape, HeadShape};
@@ -56,7 +57,7 @@ impl Timer {
     pub fn decode_surface(&self, heads: &AttentionHeads, requests: &[u64], longest: u64) -> Surface<KEY_STEPS_LOG2> {
         let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
         let FamilyCurve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| 0.0) };
-        let curve::ResidualCurve { coefficients, chip, residuals, .. } = &decode.curve;
+        let ResidualCurve { coefficients, chip, residuals, .. } = &decode.curve;
         // The parts that depend on the requests alone, or on the keys alone, are computed once.
         let by_requests = requests.iter().map(|requests| {
             let batch = *requests as f64;

@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::chip::Chip;
 use super::collective_curve::CollectiveCurve;
-use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, SourcedTime, StateCurve};
+use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve};
 use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
+use super::residual_curve::SourcedTime;
 use super::tables::Tables;
 use crate::dtype::DType;
 use crate::error::Result;
