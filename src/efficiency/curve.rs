@@ -8,7 +8,7 @@ use super::gemm_model::GemmRows;
 use super::kernel_model::{CachedKeys, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, BatchedGemmKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
-use super::residual_curve::{ResidualCurve, SourcedTime};
+use super::residual_curve::{Fall, ResidualCurve, SourcedTime};
 use super::series::Series;
 use super::series_key::{CallShape, OfSeries};
 use crate::engine::Engine;
@@ -46,6 +46,11 @@ impl GemmCurve {
     pub fn time(&self, m: f64) -> SourcedTime {
         let (time_us, provenance) = self.curve.risen(self.rows.time_us(m), m);
         (time_us.max(self.rows.bound_us(m)), provenance)
+    }
+
+    /// Rows near `m` rows that fall.
+    pub fn fall_near(&self, m: f64) -> Option<Fall> {
+        self.curve.fall_near(m)
     }
 }
 
@@ -236,6 +241,15 @@ impl MoeCurve {
             provenance = provenance.max(p);
         }
         ((log_time / total).exp(), provenance)
+    }
+
+    /// Rows near `tokens` that fall, in tokens of the layer.
+    pub fn fall_near(&self, tokens: f64) -> Option<Fall> {
+        let falls = self.curves.iter().filter_map(|(curve, _, there)| {
+            let Fall { from, to, share } = curve.fall_near(tokens * there)?;
+            Some(Fall { from: from / there, to: to / there, share })
+        });
+        falls.max_by(|one, other| one.share.total_cmp(&other.share))
     }
 }
 

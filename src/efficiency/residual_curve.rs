@@ -10,10 +10,24 @@ use super::series_key::CallShape;
 
 /// Largest log by which a time may differ from a rising sequence and stay as it is, on a GPU whose kernels of this kind were measured: kernels
 /// are chosen by size, and the slower one is at times that of less work.
-const OWN_NOISE: f64 = 0.04;
+const OWN_NOISE: f64 = 0.15;
 
 /// The same for kernels that are carried over from another format, shape or GPU, which no measurement speaks for.
 const CARRIED_NOISE: f64 = 0.01;
+
+/// Largest log by which rows may fall from one size to the next without a word.
+const SILENT_FALL: f64 = 0.02;
+
+/// Rows that take less time for more work.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fall {
+    /// Size of the slower row, in the units of the table's axis.
+    pub from: f64,
+    /// Size of the faster one.
+    pub to: f64,
+    /// Share of its time that the faster one saves.
+    pub share: f64,
+}
 
 /// A time and its provenance.
 pub type SourcedTime = (f64, Provenance);
@@ -105,6 +119,17 @@ impl ResidualCurve {
         let (first, last) = (model_from + from, model_to + to);
         let (least, most) = (first.min(last) - noise, first.max(last) + noise);
         (time_us.clamp(least.exp(), most.exp()), provenance)
+    }
+
+    /// The largest fall between neighbouring knots next to `x`, of a curve that is [`ResidualCurve::rising`] but for the noise of its rows.
+    pub(super) fn fall_near(&self, x: f64) -> Option<Fall> {
+        let [knots] = &self.residuals.axes[..] else { return None };
+        let (low, _) = self.residuals.place(0, x).knot_and_weight();
+        let log = |knot: usize| Some(self.log_modelled.get(knot)? + f64::from(*self.residuals.values.get(knot)?));
+        let fall = |knot: usize| Some((knot, log(knot)? - log(knot + 1)?));
+        let falls = (low.saturating_sub(1)..low + 2).filter_map(fall).filter(|(_, fall)| *fall > SILENT_FALL);
+        let (knot, fall) = falls.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some(Fall { from: *knots.get(knot)?, to: *knots.get(knot + 1)?, share: 1.0 - (-fall).exp() })
     }
 
     /// Largest log by which its times may differ from a rising sequence.

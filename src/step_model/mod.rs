@@ -8,9 +8,9 @@
 mod fast;
 mod host_reads;
 mod launches;
+mod measured_falls;
 mod operators;
 mod options;
-mod slow_decodes;
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,8 +34,8 @@ use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
 use host_reads::HostReads;
 use launches::Launches;
+use measured_falls::slow_decodes;
 pub use options::{CorrectionChoice, Options};
-use slow_decodes::slow_decodes;
 
 /// Predicts steps of one model on one kind of GPU in one deployment.
 ///

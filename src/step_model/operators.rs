@@ -92,8 +92,8 @@ impl StepModel {
             }
         };
         let mut warnings = self.plan.warnings(&batch);
-        warnings.extend(self.notes());
-        warnings.extend(self.extrapolated(&batch));
+        warnings.extend(self.notes().into_iter().chain(self.extrapolated(&batch)));
+        warnings.extend(self.measured_falls(&batch, time_us, &operators));
         StepEstimate {
             step_time_us: time_us,
             lower_us: lower_us.max(bound_us).min(time_us),

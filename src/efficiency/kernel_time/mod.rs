@@ -16,7 +16,7 @@ use super::collective_curve::CollectiveCurve;
 use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve};
 use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
-use super::residual_curve::SourcedTime;
+use super::residual_curve::{Fall, SourcedTime};
 use super::tables::Tables;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -166,6 +166,16 @@ impl Timer {
             Bound::Memory
         };
         OperatorTime { time_us, bound_us, bound, provenance }
+    }
+
+    /// Rows near a call that take less time for more work.
+    pub fn fall_near(&self, operator: &Operator) -> Option<Fall> {
+        match (&self.curve, operator.kernel) {
+            (FamilyCurve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.fall_near(m as f64),
+            (FamilyCurve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.fall_near(num_tokens as f64),
+            (FamilyCurve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => curve.fall_near(message_bytes),
+            _ => None,
+        }
     }
 
     fn looked_up(&self, operator: &Operator, bound_us: f64) -> SourcedTime {
