@@ -59,7 +59,7 @@ fn the_json_has_every_key_of_the_contract() {
         assert!(["compute", "memory", "network", "latency"].contains(&operator["bound"].as_str().unwrap()));
         assert!(operator["name"].is_string() && operator["group"].is_string() && operator["provenance"].is_string());
     }
-    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction"]);
+    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction", "interval_held"]);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_million_requests_are_predicted() {
     text.push_str(r#"{"progress_index":1000,"num_new_tokens":1}]}"#);
     let json = predict_batch(&text).json();
     assert_eq!(json["batch"]["num_decodes"].as_u64(), Some(1_000_000));
-    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction"]);
+    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction", "interval_held"]);
     assert!(json["warnings"].to_string().contains("more than max_num_seqs = 256"));
 }
 
@@ -255,7 +255,7 @@ fn the_largest_numbers_stay_finite() {
         "{LLAMA} --max-model-len 4294967295 --decode 900000x4294967294 --prefill 1000x2147483647@2147483647 --format json"
     ))
     .json();
-    assert_no_null(&json, &["kv_cache_dtype", "correction"]);
+    assert_no_null(&json, &["kv_cache_dtype", "correction", "interval_held"]);
     assert!(number(&json, "step_time_us").is_finite());
 }
 
