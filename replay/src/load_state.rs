@@ -153,7 +153,7 @@ impl Replay {
             later.iter().map(|of| until(&all_arrived, of.arrival_ns) - until(&left, of.arrival_ns) - 1.0).collect()
         };
         let (waiting, unfinished) = (seen(|record| record.first_token_ns), seen(|record| record.finish_ns));
-        let (waiting, unfinished) = (Line::of(&waiting), Line::of(&unfinished));
+        let (waiting, unfinished) = (QueueLine::of(&waiting), QueueLine::of(&unfinished));
         let gaps: Vec<f64> = later.windows(2).map(|of| (of[1].arrival_ns - of[0].arrival_ns) as f64).collect();
         let work: Vec<f64> =
             later.iter().map(|of| f64::from(of.num_prompt_tokens) + f64::from(of.num_output_tokens)).collect();
@@ -166,7 +166,7 @@ impl Replay {
         if shows_running && unfinished.growth > MIN_CHANCES_RUNNING * chance {
             growth = growth.max(unfinished.growth);
         }
-        let ttft = Line::of(&later.iter().map(|record| record.ttft_ms()).collect::<Vec<_>>());
+        let ttft = QueueLine::of(&later.iter().map(|record| record.ttft_ms()).collect::<Vec<_>>());
         let is_closed = unfinished.variance < 1.0;
         let is_unsettled = (waiting.mean + waiting.growth / 2.0 > MAX_END * chance
             && waiting.dependence > MIN_DEPENDENCE)
@@ -183,7 +183,7 @@ impl Replay {
 }
 
 /// A line through the means of a series' parts.
-struct Line {
+struct QueueLine {
     /// Mean of the series.
     mean: f64,
     /// What the line rises by from the beginning of the series to its end.
@@ -196,7 +196,7 @@ struct Line {
     variance: f64,
 }
 
-impl Line {
+impl QueueLine {
     /// Fits a line to at least [`PARTS`] values.
     fn of(values: &[f64]) -> Self {
         let at = |part: usize| part * values.len() / PARTS;
@@ -206,7 +206,7 @@ impl Line {
         let spread: f64 = (0..PARTS).map(|part| offset(part).powi(2)).sum();
         let slope = parts.iter().enumerate().map(|(part, of)| offset(part) * of).sum::<f64>() / spread;
         let (of_values, of_parts) = (variance(values), variance(&parts));
-        Line {
+        QueueLine {
             mean: mean(values),
             growth: slope * PARTS as f64,
             error: (of_parts / (PARTS - 1) as f64).sqrt(),

@@ -16,19 +16,19 @@
 /// ```
 pub(super) fn rising(logs: &[f64]) -> Vec<f64> {
     /// Neighbours with one value.
-    struct Block {
+    struct Pool {
         sorted: Vec<f64>,
     }
-    impl Block {
+    impl Pool {
         fn median(&self) -> f64 {
             let middle = |rank: usize| self.sorted.get(rank).copied().unwrap_or(f64::NAN);
             let count = self.sorted.len();
             if count % 2 == 1 { middle(count / 2) } else { 0.5 * (middle(count / 2 - 1) + middle(count / 2)) }
         }
     }
-    let mut blocks: Vec<Block> = Vec::with_capacity(logs.len());
+    let mut blocks: Vec<Pool> = Vec::with_capacity(logs.len());
     for log in logs {
-        let mut last = Block { sorted: vec![*log] };
+        let mut last = Pool { sorted: vec![*log] };
         while let Some(before) = blocks.pop_if(|before| before.median() > last.median()) {
             last.sorted.extend(before.sorted);
             last.sorted.sort_by(f64::total_cmp);

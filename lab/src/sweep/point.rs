@@ -165,7 +165,7 @@ impl Point<'_> {
         load: &LoadPoint,
         rate_per_s: Option<f64>,
         watching: &mut [&mut dyn Observer],
-    ) -> Result<Replayed, String> {
+    ) -> Result<PointReplay, String> {
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
         let mut workload = Stoppable::new(&mut *workload, self.stop);
         let replayed = replay(latency, config, &mut workload, watching).map_err(reason)?;
@@ -183,12 +183,12 @@ impl Point<'_> {
             row.fill_tiers(counted);
         }
         row.warn(notes);
-        Ok(Replayed { row, trend, replay: replayed })
+        Ok(PointReplay { row, trend, replay: replayed })
     }
 }
 
 /// A replay of one load.
-pub(super) struct Replayed {
+pub(super) struct PointReplay {
     pub(super) row: Row,
     /// The trend of its queue, if it is long enough to show one.
     pub(super) trend: Option<QueueTrend>,

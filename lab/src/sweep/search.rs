@@ -10,7 +10,7 @@ use ridgepoint_replay::{
 
 use super::capacity::{Capacity, Judged, first_guess, highest_holding};
 use super::load::LoadPoint;
-use super::point::{Point, Replayed};
+use super::point::{Point, PointReplay};
 use super::row::{LOWEST_RATE_FAILS, Row};
 use super::slo::{Judgement, QUEUE, Slo};
 
@@ -145,14 +145,14 @@ impl Search<'_> {
     }
 
     /// One seed of a load, and how uncertain its figures are.
-    fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<(Replayed, Spread), String> {
+    fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<(PointReplay, Spread), String> {
         let mut sampler = SpreadSampler::new(self.latency.steps());
         let watching: &mut [&mut dyn Observer] = if self.slo.has_confidence() { &mut [&mut sampler] } else { &mut [] };
         let replayed = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?;
         Ok((replayed, sampler.spread()))
     }
 
-    fn judgement(&self, seeds: &[(Replayed, Spread)]) -> JudgedRate {
+    fn judgement(&self, seeds: &[(PointReplay, Spread)]) -> JudgedRate {
         let trends: Vec<QueueTrend> = seeds.iter().filter_map(|(replayed, _)| replayed.trend).collect();
         let trend = QueueTrend::of_all(&trends);
         let rows: Vec<(Row, Spread)> = seeds.iter().map(|(replayed, spread)| (replayed.row.clone(), *spread)).collect();
