@@ -1,5 +1,4 @@
 //! Limits on what clients see, and the range of rates in which the highest that meets them is searched.
-#![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use ridgepoint::input::{Keys, NumberRange};
 use ridgepoint_replay::workload::MAX_RATE_PER_S;
