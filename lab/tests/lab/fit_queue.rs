@@ -205,7 +205,7 @@ fn planted_costs_are_within_their_intervals() {
     ];
     let (mut found, mut identified) = ([0; 6], [0; 6]);
     let mut worst = (0.0f64, 0.0f64, 0.0f64);
-    let seeds: u32 = std::env::var("RIDGEPOINT_SEEDS").map_or(60, |number| number.parse().unwrap());
+    let seeds: u32 = std::env::var("RIDGEPOINT_SEEDS").map_or(100, |number| number.parse().unwrap());
     for seed in 0..seeds {
         let (trace, requests) = capture(&steps, seed.into());
         let all_steps = trace.steps.clone();
