@@ -2,11 +2,13 @@
 
 import { listed, millis, number, percent, whole } from "./format.js";
 
-const NAMES = { ttft: "TTFT", itl: "ITL", tpot: "TPOT", e2e: "E2E" };
+const NAMES = { ttft: "TTFT", itl: "ITL", tpot: "TPOT", e2e: "E2E", queue: "the queue" };
 
 const RESOURCES = {
   compute: "compute",
   bandwidth: "memory bandwidth",
+  links: "the links between GPUs",
+  latency: "short kernels",
   kv_blocks: "KV blocks",
   queue: "the queue",
   host: "the host",
@@ -28,11 +30,13 @@ export function holds(row) {
   return row.status === "ok" && loadState(row) === "keeps_up";
 }
 
-/** The limits that break first above a row's rate: `{key, value, limit}`. */
+/** The limits that break first above a row's rate: `{key, value, seed, limit}`; `value` is that of another `seed` where only that breaks it. */
 export function broken(row) {
-  return [...(row.limits_broken ?? "").matchAll(/(\w+) ([\d.]+) > ([\d.]+)/g)].map(([, key, value, limit]) => ({
+  const said = /(\w+) ([\d.]+)(, with another seed ([\d.]+))? > ([\d.]+)/g;
+  return [...(row.limits_broken ?? "").matchAll(said)].map(([, key, value, seed, another, limit]) => ({
     key,
-    value: Number(value),
+    value: Number(another ?? value),
+    seed: Boolean(seed),
     limit: Number(limit),
   }));
 }
@@ -75,9 +79,9 @@ export function breaks(row) {
   const found = broken(row);
   if (found.length === 0) return row.limits_broken ?? "a limit breaks";
   return listed(
-    found.map(({ key, value, limit }) => {
+    found.map(({ key, value, seed, limit }) => {
       const [is, above] = apart(value, limit);
-      return `${limitName(key)} is ${is}, above ${above}`;
+      return `${limitName(key)} is ${is}${seed ? " with another seed" : ""}, above ${above}`;
     }),
   );
 }

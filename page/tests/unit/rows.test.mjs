@@ -57,6 +57,14 @@ test("a value above its limit is written with as many digits as show it", () => 
   assert.equal(plain(breaks({ limits_broken: "tpot_p99_ms 40.004 > 40" })), "TPOT p99 is 40.004 ms, above 40.000 ms");
 });
 
+test("a limit that only another seed breaks is named as such, and so is the queue", () => {
+  const row = { ...ROW, limits_broken: "itl_p99_ms 49.304, with another seed 152.041 > 50, ttft_p99_ms 1040.388 > 1000", binds: "itl_p99_ms" };
+  assert.equal(binding(row), "ITL p99");
+  assert.equal(plain(breaks(row)), "ITL p99 is 152 ms with another seed, above 50.0 ms and TTFT p99 is 1.04 s, above 1.00 s");
+  const queue = { ...ROW, limits_broken: "the queue grows: 9.000 of 10.000 per second are done", binds: "queue" };
+  assert.deepEqual([binding(queue), breaks(queue)], ["the queue", "the queue grows: 9.000 of 10.000 per second are done"]);
+});
+
 test("the chosen server is a row among those of the grid, once", () => {
   const other = { ...ROW, configuration: 1, max_num_batched_tokens: 512 };
   assert.deepEqual(withChosen([ROW, other], { ...ROW }).map(({ chosen }) => chosen), [true, undefined]);
