@@ -8,21 +8,21 @@ use super::record::{Outcome, Replay, RequestRecord};
 
 /// The later half of a load is averaged in so many parts.
 const PARTS: usize = 16;
-/// Fewer arrivals in the later half of a load say nothing of a queue.
+/// A later half with fewer arrivals is too short to judge.
 const MIN_ARRIVALS: usize = 2 * PARTS;
-/// A queue that grows by more than this many times what chance makes of it is an overload.
+/// Growth of the waiting queue above this many times N is an overload.
 const MIN_CHANCES: f64 = 2.0;
-/// The same for requests that run: their number varies more.
+/// The same for all unfinished requests, whose number varies more.
 const MIN_CHANCES_RUNNING: f64 = 3.0;
-/// A load shows the trend of running requests if its half takes this many times the median request.
+/// The trend of unfinished requests is judged if half the load takes this many times the median request.
 const MIN_SPANS: u64 = 4;
-/// A queue that ends longer than this share of what chance makes of a server at its limit has not settled.
+/// A queue whose fitted line ends above this share of N has not settled.
 const MAX_END: f64 = 0.25;
-/// A mean wait with a larger relative standard error has not settled.
+/// A mean TTFT with a larger relative standard error has not settled.
 const MAX_ERROR: f64 = 0.15;
-/// Waits of neighbours depend on each other if their parts' means vary so many times more than those of independent ones.
+/// TTFTs of neighbours depend on each other if the variance of the parts' means is so many times that of independent values.
 const MIN_DEPENDENCE_OF_WAITS: f64 = 20.0;
-/// A queue whose parts' means vary less than that is the same all the time.
+/// A queue whose parts' means have a smaller such ratio is constant.
 const MIN_DEPENDENCE: f64 = 3.0;
 /// The lowest squared variation of arrivals and work that is assumed.
 const MIN_VARIATION: f64 = 0.01;
@@ -60,7 +60,7 @@ pub struct QueueTrend {
     pub arrivals: f64,
     /// Requests by which the queue grows.
     pub growth: f64,
-    /// Growth that chance makes of a server at its limit, N.
+    /// Standard deviation of the growth of a queue whose server is at its limit, N.
     pub chance: f64,
     /// Whether the queue has not settled.
     pub is_unsettled: bool,
@@ -111,26 +111,6 @@ impl Replay {
         let found = stages.into_iter().filter_map(|stage| self.trend_of(stage));
         let badness = |of: &QueueTrend| (of.state(), of.growth / of.arrivals);
         found.max_by(|one, other| badness(one).partial_cmp(&badness(other)).unwrap_or(std::cmp::Ordering::Equal))
-    }
-
-    /// Returns a warning if the arrivals span less time than the replay needs to finish after the last one. Such a load does not show
-    /// whether the server sustains its rate.
-    pub fn burst(&self) -> Option<String> {
-        let arrivals = || self.records.iter().filter(|record| record.turn == 0).map(|record| record.arrival_ns);
-        let (begin_ns, end_ns) = (arrivals().min()?, arrivals().max()?);
-        let over_ns = self.records.iter().map(|record| record.finish_ns).max()?;
-        let [arriving_s, ending_s] = [end_ns - begin_ns, over_ns.saturating_sub(end_ns)].map(ns_to_s);
-        let (what, key) = if self.records.iter().any(|record| record.turn > 0) {
-            ("sessions", "num_sessions")
-        } else {
-            ("requests", "num_requests")
-        };
-        (arriving_s < ending_s).then(|| {
-            format!(
-                "all {what} arrive within {arriving_s:.1} s and end {ending_s:.1} s later, so that the server need not keep up with their \
-                 rate: give more {key}"
-            )
-        })
     }
 
     fn trend_of(&self, stage: u32) -> Option<QueueTrend> {

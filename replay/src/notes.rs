@@ -25,12 +25,12 @@ impl Replay {
     }
 
     /// Returns a sentence for each of these: the server does not keep up with the load or is at its limit, requests were rejected, requests did
-    /// not finish, no request finished.
-    pub fn notes(&self, config: &EngineConfig) -> Vec<String> {
+    /// not finish, no request finished. `trend` is that of [`Replay::queue_trend`].
+    pub fn notes(&self, config: &EngineConfig, trend: Option<&QueueTrend>) -> Vec<String> {
         let count = |outcome| self.records.iter().filter(|record| record.outcome == outcome).count();
         let (sent, rejected, unfinished) = (self.records.len(), count(Outcome::Rejected), count(Outcome::Unfinished));
         let mut notes = Vec::new();
-        notes.extend(self.queue_trend().and_then(|trend| note_of(&trend)));
+        notes.extend(trend.and_then(note_of));
         if rejected > 0 {
             notes.push(format!(
                 "{rejected} of {sent} requests rejected: prompt and output are longer than max_model_len = {}; only the \

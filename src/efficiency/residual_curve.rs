@@ -57,43 +57,45 @@ impl ResidualCurve {
         }
     }
 
-    /// The same curve of one axis with times that never fall along it, as more work takes no less time. `modelled_us` is the modelled time
-    /// at a knot, which must not fall. Where measured times do, [`rising`] says which of them to believe.
+    /// The same curve of one axis with times that do not fall along it, as more work takes no less time. `modelled_us` is the modelled time
+    /// at a knot, which must not fall.
     pub(super) fn rising(mut self, modelled_us: impl Fn(f64) -> f64) -> Self {
         let [knots] = &self.residuals.axes[..] else { return self };
-        let noise = self.noise();
-        self.log_modelled = knots.iter().map(|knot| modelled_us(*knot).ln()).collect();
-        let with_model = |cell: usize, residual: f32| self.log_modelled[cell] + f64::from(residual);
-        let logs: Vec<f64> =
-            self.residuals.values.iter().enumerate().map(|(cell, value)| with_model(cell, *value)).collect();
-        for (cell, (risen, log)) in rising(&logs).into_iter().zip(logs).enumerate() {
-            if (risen - log).abs() > noise {
-                self.residuals.replace(cell, risen - self.log_modelled[cell]);
-            }
-        }
+        let log_modelled: Vec<f64> = knots.iter().map(|knot| modelled_us(*knot).ln()).collect();
+        self.replace_falls(&log_modelled, rising);
+        self.log_modelled = log_modelled;
         self
     }
 
-    /// The curve of two axes whose times at its knots never fall along either: [`ResidualCurve::new`] with [`rising_rows`] for the kernels
-    /// that were measured.
+    /// [`ResidualCurve::new`] of two axes with times that fall along neither, at the knots.
     pub(super) fn rising_at_knots(series: &Series, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let mut curve = ResidualCurve::new(series, leading, chip, at_best);
-        let noise = curve.noise();
-        let grid = &mut curve.residuals;
-        let modelled = |cell: usize| {
+        let grid = &curve.residuals;
+        let log_modelled = |cell: usize| {
             let shape = series.key.shape(&[leading, &grid.point(cell)].concat());
             shape.time_us(&series.coefficients, &chip).ln()
         };
-        let modelled: Vec<f64> = (0..grid.num_cells()).map(modelled).collect();
-        let logs: Vec<f64> =
-            grid.values.iter().zip(&modelled).map(|(value, modelled)| f64::from(*value) + modelled).collect();
-        let risen = rising_rows(&logs, grid.axes.last().map_or(0, Vec::len));
-        for (cell, (risen, log)) in risen.into_iter().zip(logs).enumerate() {
+        let log_modelled: Vec<f64> = (0..grid.num_cells()).map(log_modelled).collect();
+        let width = grid.axes.last().map_or(0, Vec::len);
+        curve.replace_falls(&log_modelled, |logs| rising_rows(logs, width));
+        curve
+    }
+
+    /// Replaces the cells whose time differs from a rising sequence by more than the noise of their rows.
+    fn replace_falls(&mut self, log_modelled: &[f64], rising: impl FnOnce(&[f64]) -> Vec<f64>) {
+        let noise = self.noise();
+        let logs: Vec<f64> = self
+            .residuals
+            .values
+            .iter()
+            .zip(log_modelled)
+            .map(|(value, modelled)| f64::from(*value) + modelled)
+            .collect();
+        for (cell, (risen, log)) in rising(&logs).into_iter().zip(logs).enumerate() {
             if (risen - log).abs() > noise {
-                grid.replace(cell, risen - modelled[cell]);
+                self.residuals.replace(cell, risen - log_modelled[cell]);
             }
         }
-        curve
     }
 
     /// A modelled time with the residual at `x` on the only axis of a curve that is [`ResidualCurve::rising`].

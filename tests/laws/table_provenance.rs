@@ -60,7 +60,7 @@ fn assert_provenance(gpu: &str, series: &Series, time: impl Fn(&[f64]) -> Source
         let shape = series.key.shape(&point);
         let expected = (shape.time_us(&series.coefficients, &chip) * residual.exp()).max(shape.bound_us(&chip));
         let (time_us, provenance) = time(&point);
-        // Where less work took longer, neighbours replace a measured time.
+        // A time that is longer than that of more work is replaced by the median of both.
         let is_kept = is_rel(time_us, expected, REL_RESIDUAL_ROUNDING);
         let best = if is_kept { Provenance::Measured } else { Provenance::Interpolated };
         assert_eq!(provenance, best, "{gpu} {name} {point:?}: {time_us}, measured {expected}");

@@ -108,7 +108,7 @@ fn replayed(
         replay(&steps.latency, &engine.config, &mut *source.workload, &mut [&mut sampler]).map_err(raised)?;
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
-    warnings.extend(replayed.notes(&engine.config));
+    warnings.extend(replayed.notes(&engine.config, replayed.queue_trend().as_ref()));
     warnings.push(TTFT_TAIL_REMARK.to_owned());
     let is_corrected = predictor.correction().is_some();
     let coverage = IntervalCoverage::of(predictor.engine(), &steps.hardware.name, is_corrected);

@@ -213,7 +213,7 @@ fn intervals_of_a_simulation_are_those_of_its_correction() {
         assert!(upper >= (1.645 * sd).exp() - 1e-12 && upper < (1.645 * 1.5 * sd).exp(), "{upper} at {sd}");
         assert!((lower * upper - 1.0).abs() < 1e-12, "{lower} {upper}");
     }
-    // Without a correction figures have the tables' own interval, as wide to both sides. That of TTFT did not hold on public runs.
+    // Without a correction, an interval is that of the tables, and symmetric. TTFT has none, as it did not hold on public runs.
     let json = command("simulate", &format!("{LLAMA} {load} --correction none --format json")).json();
     assert!(json["intervals"]["ttft"].is_null(), "{}", json["intervals"]);
     let [lower, upper] = ["lower_factor", "upper_factor"].map(|end| json["intervals"]["tpot"][end].as_f64().unwrap());

@@ -80,14 +80,13 @@ impl Server<'_> {
             watching.push(&mut **observer);
         }
         let engine = &self.engine.config;
-        let state = |replay: &Replay| replay.queue_trend().map(|trend| trend.state());
-        let (replay, load_state, notes, held) = match self.cold {
+        let (replay, trend, notes, held) = match self.cold {
             None => {
                 let replay = replay(sampled, engine, workload, &mut watching)?;
                 replay.check_clock()?;
-                let notes = replay.notes(engine);
-                let load_state = state(&replay);
-                (replay, load_state, notes, None)
+                let trend = replay.queue_trend();
+                let notes = replay.notes(engine, trend.as_ref());
+                (replay, trend, notes, None)
             }
             Some(cold) => {
                 let mut held = HeldRequests::new(workload, cold.start_ns(), cold.ready_ns());
@@ -95,12 +94,14 @@ impl Server<'_> {
                 let mut replay = replay(&starting, engine, &mut held, &mut watching)?;
                 replay.check_clock()?;
                 // Whether the server keeps up is asked of the time in which it is there.
-                let (notes, load_state) = (replay.notes(engine), state(&replay));
+                let trend = replay.queue_trend();
+                let notes = replay.notes(engine, trend.as_ref());
                 let held = held.restore(&mut replay);
-                (replay, load_state, notes, Some(held))
+                (replay, trend, notes, Some(held))
             }
         };
         let metrics = Metrics::of(&replay);
+        let load_state = trend.map(|trend| trend.state());
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
         Ok(ReplayedLoad { metrics, replay, held, load_state, notes, spread, extrapolated })
     }

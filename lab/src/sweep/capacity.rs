@@ -34,7 +34,7 @@ impl<T> Capacity<T> {
 }
 
 /// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`, near the rate `start`.
-/// Rates below one that holds are taken to hold, and those above one that fails to fail.
+/// It assumes that a rate below one that holds also holds, and that a rate above one that fails also fails.
 ///
 /// # Errors
 /// Those of `judge`.

@@ -171,13 +171,13 @@ impl Point<'_> {
         let replayed = replay(latency, config, &mut workload, watching).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
-        let notes = replayed.notes(config);
+        let trend = replayed.queue_trend();
+        let notes = replayed.notes(config, trend.as_ref());
         // Rejections do not depend on the rate, and leave nothing to compare with limits.
         if run.finished == 0 || (self.grid.slo.is_some() && run.rejected > 0) {
             return Err(notes.join("; "));
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
-        let trend = replayed.queue_trend();
         row.fill(&run, &replayed.counters, trend.map(|trend| trend.state()));
         if let Some(counted) = &replayed.offload {
             row.fill_tiers(counted);

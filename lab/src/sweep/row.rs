@@ -200,7 +200,7 @@ pub struct Row {
     pub load_state: Option<LoadState>,
     /// Seeds over which a rate was judged, from `seed` on; the latencies and rates of the row are means over them. Counts are those of the first.
     pub seeds: Option<u64>,
-    /// What keeps the rate from being higher: the key of a limit, or `queue` if none breaks before the server is overloaded.
+    /// The limit that a higher rate exceeds, by its key; `queue` if the server is overloaded before it exceeds one.
     pub binds: Option<String>,
     /// How far the figure of that limit is below it at the rate that was found, % of the limit.
     pub margin_pct: Option<f64>,
@@ -273,10 +273,9 @@ impl Row {
     }
 
     /// The row of the first seed with the latencies and rates of all; `None` of no rows.
-    pub(super) fn mean_of(rows: &[Row]) -> Option<Row> {
-        let columns = |row: &Row| serde_json::to_value(row).ok().filter(Value::is_object);
-        let mut mean = columns(rows.first()?)?;
-        let all: Vec<Value> = rows.iter().filter_map(columns).collect();
+    pub(super) fn mean_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<Row> {
+        let all: Vec<Value> = rows.filter_map(|row| serde_json::to_value(row).ok()).collect();
+        let mut mean = all.first()?.clone();
         for (key, value) in mean.as_object_mut()? {
             let is_figure = key.ends_with("_ms") || (key.contains("_per_s") && !key.contains("rate_per_s"));
             if is_figure && value.is_number() {

@@ -4,13 +4,11 @@ use std::cell::Cell;
 
 use rayon::prelude::*;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint_replay::{
-    EngineConfig, LoadState, Observer, QueueTrend, Resource, ResourceSampler, Spread, SpreadSampler,
-};
+use ridgepoint_replay::{EngineConfig, Observer, QueueTrend, Resource, ResourceSampler, Spread, SpreadSampler};
 
 use super::capacity::{Capacity, Judged, first_guess, highest_holding};
 use super::load::LoadPoint;
-use super::point::{Point, PointReplay};
+use super::point::Point;
 use super::row::{LOWEST_RATE_FAILS, Row};
 use super::slo::{Judgement, QUEUE, Slo};
 
@@ -29,9 +27,10 @@ const SHORT_CHUNK: u64 = 1_024;
 /// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
 const FIRST_GUESS: f64 = 0.7;
 
-/// The largest number of requests that a search replays at a time, where `given` are asked for.
-pub(super) fn most_requests(given: u64) -> u64 {
-    LENGTHS.into_iter().map(|(length, _)| length).fold(given, u64::max)
+/// The longest load that a search replays, and the most seeds of it at once.
+pub(super) fn largest(load: &LoadPoint) -> (LoadPoint, usize) {
+    let (length, seeds) = LENGTHS.into_iter().fold((0, 0), |most, of| most.max(of));
+    (load.with_requests(|given| given.max(length)), usize::try_from(seeds).unwrap_or(usize::MAX))
 }
 
 /// A search for the highest rate of a configuration.
@@ -42,6 +41,14 @@ pub(super) struct Search<'a> {
     pub(super) row: &'a Row,
     pub(super) latency: &'a CalibratedRoofline,
     pub(super) config: &'a EngineConfig,
+}
+
+/// The seeds of a load at a rate. Their replays are dropped, so that no more of them are held than run at once.
+#[derive(Default)]
+struct Seeds {
+    /// Their rows, and how uncertain the figures are.
+    rows: Vec<(Row, Spread)>,
+    trends: Vec<QueueTrend>,
 }
 
 /// A rate that was judged.
@@ -61,9 +68,9 @@ impl Search<'_> {
             let seen = self.seed(&short, rate_per_s)?;
             replays.set(replays.get() + 1);
             // The rate of sessions is that of their first turns.
-            let done_per_s =
-                seen.0.row.requests_per_s.map(|rate| FIRST_GUESS * rate / self.row.turns.unwrap_or(1) as f64);
-            Ok::<_, String>((self.judgement(&[seen]).judgement.score(), done_per_s))
+            let JudgedRate { row, judgement } = self.judgement(&seen);
+            let done_per_s = row.requests_per_s.map(|rate| FIRST_GUESS * rate / row.turns.unwrap_or(1) as f64);
+            Ok::<_, String>((judgement.score(), done_per_s))
         })?;
         let search = |load: &LoadPoint, seeds: u64, precision: f64, start: f64| {
             highest_holding(range, precision, start, |rate_per_s| {
@@ -97,7 +104,7 @@ impl Search<'_> {
     fn is_confirmed(&self, found: &Capacity<JudgedRate>, longer: &LoadPoint) -> Result<bool, String> {
         let Some((rate_per_s, JudgedRate { judgement, .. })) = &found.holds else { return Ok(false) };
         let seen = self.seed(longer, *rate_per_s)?;
-        Ok(self.judgement(&[seen]).judgement.is_within(judgement, SAME))
+        Ok(self.judgement(&seen).judgement.is_within(judgement, SAME))
     }
 
     /// The row of what a search found with a load.
@@ -133,36 +140,35 @@ impl Search<'_> {
 
     /// Judges a rate over all seeds; over one if that leaves no doubt, or if the requests are those of a file.
     fn judged(&self, load: &LoadPoint, seeds: u64, rate_per_s: f64) -> Result<JudgedRate, String> {
-        let first = self.seed(load, rate_per_s)?;
-        let alone = self.judgement(std::slice::from_ref(&first));
+        let mut seen = self.seed(load, rate_per_s)?;
+        let alone = self.judgement(&seen);
         if !self.point.grid.source.is_drawn() || alone.judgement.score() > HOPELESS {
             return Ok(alone);
         }
         let of_seed = |of: u64| self.seed(&LoadPoint { seed: load.seed.wrapping_add(of), ..*load }, rate_per_s);
-        let others: Result<Vec<_>, String> = (1..seeds).into_par_iter().map(of_seed).collect();
-        let seeds: Vec<_> = std::iter::once(first).chain(others?).collect();
-        Ok(self.judgement(&seeds))
+        let others: Result<Vec<Seeds>, String> = (1..seeds).into_par_iter().map(of_seed).collect();
+        for Seeds { rows, trends } in others? {
+            seen.rows.extend(rows);
+            seen.trends.extend(trends);
+        }
+        Ok(self.judgement(&seen))
     }
 
-    /// One seed of a load, and how uncertain its figures are.
-    fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<(PointReplay, Spread), String> {
+    /// Replays one seed of a load.
+    fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<Seeds, String> {
         let mut sampler = SpreadSampler::new(self.latency.steps());
         let watching: &mut [&mut dyn Observer] = if self.slo.has_confidence() { &mut [&mut sampler] } else { &mut [] };
-        let replayed = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?;
-        Ok((replayed, sampler.spread()))
+        let seen = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?;
+        Ok(Seeds { rows: vec![(seen.row, sampler.spread())], trends: seen.trend.into_iter().collect() })
     }
 
-    fn judgement(&self, seeds: &[(PointReplay, Spread)]) -> JudgedRate {
-        let trends: Vec<QueueTrend> = seeds.iter().filter_map(|(replayed, _)| replayed.trend).collect();
-        let trend = QueueTrend::of_all(&trends);
-        let rows: Vec<(Row, Spread)> = seeds.iter().map(|(replayed, spread)| (replayed.row.clone(), *spread)).collect();
-        let judgement = self.slo.judged(&rows, trend.as_ref());
-        let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
-        let mut row = Row::mean_of(&rows).unwrap_or_default();
-        row.replays = rows.len() as u64;
+    fn judgement(&self, of: &Seeds) -> JudgedRate {
+        let trend = QueueTrend::of_all(&of.trends);
+        let judgement = self.slo.judged(&of.rows, trend.as_ref());
+        let mut row = Row::mean_of(of.rows.iter().map(|(row, _)| row)).unwrap_or_default();
+        row.replays = of.rows.len() as u64;
         row.seeds = Some(row.replays);
-        let state: Option<LoadState> = trend.map(|trend| trend.state());
-        row.set_state(state);
+        row.set_state(trend.map(|trend| trend.state()));
         JudgedRate { row, judgement }
     }
 

@@ -195,7 +195,7 @@ impl Judgement {
         of_limits.max(of_queue.unwrap_or(-1.0))
     }
 
-    /// Whether the seeds agree so well that means alone decide.
+    /// Whether the seeds differ by so little that each limit is judged by its mean.
     pub(super) fn is_narrow(&self) -> bool {
         self.limits.iter().all(|limit| limit.upper_ms <= limit.value_ms * (1.0 + TOLERANCE))
     }
@@ -220,7 +220,7 @@ impl Judgement {
         (!broken.is_empty()).then(|| broken.join(", "))
     }
 
-    /// What keeps a rate from being higher, where this is the lowest one that fails: the key of the limit that is furthest beyond, or `queue`.
+    /// The key of the limit that the rate exceeds most, or `queue` if it exceeds none.
     pub(super) fn binds(&self) -> &str {
         let worst = self.limits.iter().max_by(|one, other| one.score().total_cmp(&other.score()));
         worst.filter(|limit| limit.score() > 0.0).map_or(QUEUE, |limit| limit.key.as_str())

@@ -20,7 +20,7 @@ use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
 use super::point::{FoundModel, Point, SharedLatency, reason};
 use super::row::Row;
-use super::search::most_requests;
+use super::search::largest;
 
 /// A grid that is ready to run.
 #[derive(Debug)]
@@ -100,16 +100,16 @@ impl Sweep {
     /// # Errors
     /// `ErrorKind::InvalidArgument` with the estimates of memory and time.
     pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
-        let is_search = self.grid.slo.is_some();
-        let loads = self.grid.loads.iter().map(|load| match self.grid.source.num_requests(&load.value) {
-            given if is_search && self.grid.source.is_drawn() => most_requests(given),
-            given => given,
-        });
+        let source = &self.grid.source;
+        let is_lengthened = self.grid.slo.is_some() && source.is_drawn();
+        let replayed = |load: &Setting<LoadPoint>| if is_lengthened { largest(&load.value) } else { (load.value, 1) };
+        let loads: Vec<(LoadPoint, usize)> = self.grid.loads.iter().map(replayed).collect();
         let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
-        let at_once = threads.min(self.grid.num_configurations());
-        check_memory(loads.max().unwrap_or(0), at_once, max_memory_gib)?;
-        let summaries: Vec<Summary> =
-            self.grid.loads.iter().map(|load| self.grid.source.summary(&load.value)).collect();
+        let most_seeds = loads.iter().map(|(_, seeds)| *seeds).max().unwrap_or(1);
+        let at_once = threads.min(self.grid.num_configurations().saturating_mul(most_seeds));
+        let requests = loads.iter().map(|(load, _)| source.num_requests(load)).max();
+        check_memory(requests.unwrap_or(0), at_once, max_memory_gib)?;
+        let summaries: Vec<Summary> = loads.iter().map(|(load, _)| source.summary(load)).collect();
         // The row of a server that cannot run says so; it replays nothing.
         let fits = |server: &Setting<ServerConfig>| match self.engine(&server.value) {
             Some(engine) => {

@@ -141,7 +141,7 @@ pub fn judge_capture(
     notes.extend(sampler.extrapolated());
     let mut left_out = std::mem::take(&mut run.dropped);
     left_out.merge(&captured.dropped);
-    notes.extend(replayed.notes(&engine));
+    notes.extend(replayed.notes(&engine, replayed.queue_trend().as_ref()));
 
     let sent = captured.rows.len();
     let (mut token_gaps, mut judged) = (TokenGaps::default(), Vec::new());
