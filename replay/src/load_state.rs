@@ -129,8 +129,15 @@ impl Replay {
         let seen = |left_ns: fn(&RequestRecord) -> u64| -> Vec<f64> {
             // A time that a request did not reach is 0.
             let left = sorted(sent().map(left_ns).filter(|ns| *ns > 0));
-            let until = |of: &[u64], at_ns: u64| of.partition_point(|ns| *ns <= at_ns) as f64;
-            later.iter().map(|of| until(&all_arrived, of.arrival_ns) - until(&left, of.arrival_ns) - 1.0).collect()
+            let (mut arrived, mut gone) = (0, 0);
+            let others = later.iter().map(|of| {
+                let until = |times: &[u64], from: usize| {
+                    from + times[from..].iter().take_while(|ns| **ns <= of.arrival_ns).count()
+                };
+                (arrived, gone) = (until(&all_arrived, arrived), until(&left, gone));
+                arrived as f64 - gone as f64 - 1.0
+            });
+            others.collect()
         };
         let (waiting, unfinished) = (seen(|record| record.first_token_ns), seen(|record| record.finish_ns));
         let (waiting, unfinished) = (QueueLine::of(&waiting), QueueLine::of(&unfinished));
