@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Derives src/coverage.json: how often the intervals of predictions held on public runs, by engine, GPU and metric, as `ridgepoint
-evaluate` finds it. Every output takes its words on intervals from that file. It compares; with --write it writes, and --reuse
+"""Derives src/coverage.json: how often the intervals of predictions held on public runs, by engine, GPU, kind of load
+and metric, as `ridgepoint evaluate` finds it. Every output takes its words on intervals from that file. It compares; with --write it writes, and --reuse
 takes the JSON that an earlier run of it or of docs/figures.py left in target/figures. RIDGEPOINT_DATA names the measurements, RIDGEPOINT
 the command."""
 
@@ -20,21 +20,21 @@ FILE = ROOT / "src/coverage.json"
 LOOPS = ["closed_loop/h100_sxm.csv", "closed_loop-2026/b200_sxm_agg.csv", "closed_loop-2026/gb200_agg.csv"]
 METRICS = {"ttft_mean": "ttft", "tpot_mean": "tpot", "itl_mean": "tpot", "e2e_mean": "e2e"}
 SOURCE = (
-    "means of 13 open-loop runs of vLLM 0.15.1 under inference-perf (the inference-sim project), predicted by corrections of the other "
+    "means of 31 open-loop runs of vLLM 0.15.1 under inference-perf (the inference-sim project), predicted by corrections of the other "
     "models, and of closed loops (the AIConfigurator project), predicted by corrections/global.toml; ITL counts as TPOT"
 )
 
 
 def commands():
-    """Whether the predictions are corrected, the engine if there is one, and the command's arguments, as the figures of docs/ have them."""
+    """Whether the predictions are corrected, the kind of load, and the command's arguments, as the figures of docs/ have them."""
     for corrected in [True, False]:
-        how = ["--leave-one-out", "model", "--max-median-e2e-pct", "4"] if corrected else ["--attribute", "--correction", "none"]
-        yield corrected, ["evaluate", "serving", "serving", *how]
+        how = ["--leave-one-out", "model"] if corrected else ["--correction", "none"]
+        yield corrected, "open", ["evaluate", "serving", ["serving", "serving-2"], *how]
         for file in LOOPS:
             for engines in [["vllm"], ["trtllm", "sglang"]]:
                 if not ("gb200" in file and engines == ["vllm"]):  # it has no such rows
                     correction = "global" if corrected else "none"
-                    yield corrected, ["evaluate", "closed-loop", file, "--backend", *engines, "--correction", correction]
+                    yield corrected, "closed", ["evaluate", "closed-loop", [file], "--backend", *engines, "--correction", correction]
 
 
 def engine_of(run):
@@ -48,27 +48,31 @@ def main():
         sys.exit("RIDGEPOINT_DATA must name the folder of the measurements")
     reports = figures.Reports("--reuse" in sys.argv)
     found = {}
-    for corrected, (command, kind, data, *how) in commands():
-        report = reports.read(command, kind, reports.path(data), *how)
+    for corrected, load, (command, kind, data, *how) in commands():
+        report = reports.read(command, kind, *map(reports.path, data), *how)
         for run in report["experiments"]:
             for row in run["metrics"]:
                 if row["metric"] in METRICS and row["stage"] == -1:
-                    key = (engine_of(run), run["hardware"], METRICS[row["metric"]], corrected)
+                    key = (engine_of(run), run["hardware"], load, METRICS[row["metric"]], corrected)
                     found.setdefault(key, []).append(row)
     rows = [
         {
             "engine": engine,
             "hardware": hardware,
+            "load": load,
             "metric": metric,
             "corrected": corrected,
             "rows": len(of),
             "held": sum(row["lower_ms"] <= row["measured_ms"] <= row["upper_ms"] for row in of),
             "bias_pct": round(statistics.median(100 * (row["predicted_ms"] / row["measured_ms"] - 1) for row in of), 1),
         }
-        for (engine, hardware, metric, corrected), of in sorted(found.items())
+        for (engine, hardware, load, metric, corrected), of in sorted(found.items())
     ]
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    said = [" ".join(["ridgepoint", command, kind, f"$RIDGEPOINT_DATA/{data}", *how]) for _, (command, kind, data, *how) in commands()]
+    said = [
+        " ".join(["ridgepoint", command, kind, *(f"$RIDGEPOINT_DATA/{of}" for of in data), *how])
+        for _, _, (command, kind, data, *how) in commands()
+    ]
     text = f'{{\n "source": {json.dumps(SOURCE)},\n "commands": {json.dumps(said)},\n "rows": [\n{lines}\n ]\n}}\n'
     if "--write" in sys.argv:
         FILE.write_text(text)

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::error::each_once;
 
 /// An interval that held less often than this, in percent, is not given: it would mislead.
 const LEAST_HELD_PCT: f64 = 40.0;
@@ -21,10 +22,21 @@ struct FoundFile {
     rows: Vec<FoundRow>,
 }
 
+/// How a load sends its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadKind {
+    /// At times of their own.
+    Open,
+    /// One when another ends.
+    Closed,
+}
+
 #[derive(Deserialize)]
 struct FoundRow {
     engine: String,
     hardware: String,
+    load: LoadKind,
     metric: String,
     corrected: bool,
     rows: u32,
@@ -62,19 +74,23 @@ pub struct IntervalCoverage {
 }
 
 impl IntervalCoverage {
-    /// What was found for predictions of `engine` on a GPU, with a correction or without.
+    /// What was found for predictions of `engine` on a GPU under a kind of load, with a correction or without. Of `None`, a single step, it
+    /// is what was found under any load. Where no run is of the kind of load, it is that of the other kind.
     ///
     /// ```
-    /// use ridgepoint::{Engine, coverage::IntervalCoverage};
-    /// let vllm = IntervalCoverage::of(&Engine::default(), "h100_sxm", true);
-    /// assert_eq!(vllm.e2e.map(|of| of.runs), Some(13));
+    /// use ridgepoint::{Engine, coverage::{IntervalCoverage, LoadKind}};
+    /// let vllm = IntervalCoverage::of(&Engine::default(), "h100_sxm", Some(LoadKind::Open), true);
+    /// assert_eq!(vllm.e2e.map(|of| of.runs), Some(31));
     /// let sglang = Engine::parse("sglang", None).unwrap();
-    /// assert_eq!(IntervalCoverage::of(&sglang, "h100_sxm", true).ttft, None);
+    /// assert_eq!(IntervalCoverage::of(&sglang, "h100_sxm", None, true).ttft, None);
     /// ```
-    pub fn of(engine: &Engine, hardware: &str, corrected: bool) -> Self {
+    pub fn of(engine: &Engine, hardware: &str, load: Option<LoadKind>, corrected: bool) -> Self {
         let [(ttft, first), (tpot, tokens), (e2e, whole)] =
-            [("ttft", "TTFT"), ("tpot", "TPOT and ITL"), ("e2e", "E2E")]
-                .map(|(metric, name)| found(engine, hardware, corrected, metric, name));
+            [("ttft", "TTFT"), ("tpot", "TPOT and ITL"), ("e2e", "E2E")].map(|(metric, name)| {
+                let of_metric =
+                    |row: &&FoundRow| row.engine == engine.name() && row.metric == metric && row.corrected == corrected;
+                found(ROWS.iter().filter(of_metric).collect(), hardware, load, name)
+            });
         let remark = format!("public runs of {}, means: {first}; {tokens}; {whole}", engine.name());
         IntervalCoverage { ttft, itl: tpot.clone(), tpot, e2e, remark }
     }
@@ -90,6 +106,15 @@ impl IntervalCoverage {
     }
 }
 
+impl LoadKind {
+    fn words(self) -> &'static str {
+        match self {
+            LoadKind::Open => "open loops",
+            LoadKind::Closed => "closed loops",
+        }
+    }
+}
+
 impl Held {
     fn places(&self) -> String {
         self.hardware.join(", ")
@@ -97,18 +122,27 @@ impl Held {
 }
 
 /// What was found of a metric, and the words for it.
-fn found(engine: &Engine, hardware: &str, corrected: bool, metric: &str, name: &str) -> (Option<Held>, String) {
-    let of_engine =
-        ROWS.iter().filter(|row| row.engine == engine.name() && row.metric == metric && row.corrected == corrected);
-    let here: Vec<&FoundRow> = of_engine.clone().filter(|row| row.hardware == hardware).collect();
-    let rows = if here.is_empty() { of_engine.collect() } else { here };
+fn found(
+    of_metric: Vec<&'static FoundRow>,
+    hardware: &str,
+    load: Option<LoadKind>,
+    name: &str,
+) -> (Option<Held>, String) {
+    let those = |rows: &[&'static FoundRow], is_wanted: &dyn Fn(&FoundRow) -> bool| {
+        let wanted: Vec<&'static FoundRow> = rows.iter().copied().filter(|row| is_wanted(row)).collect();
+        if wanted.is_empty() { rows.to_vec() } else { wanted }
+    };
+    let of_load = those(&of_metric, &|row| load.is_none_or(|load| row.load == load));
+    let rows = those(&of_load, &|row| row.hardware == hardware);
     let runs: u32 = rows.iter().map(|row| row.rows).sum();
     if runs == 0 {
         return (None, format!("{name} never compared, so it has no interval"));
     }
     let held_pct = 100.0 * f64::from(rows.iter().map(|row| row.held).sum::<u32>()) / f64::from(runs);
-    let held = Held { held_pct, runs, hardware: rows.iter().map(|row| row.hardware.clone()).collect() };
-    let mut words = format!("{name} within its interval in {held_pct:.0} % of {runs} on {}", held.places());
+    let hardware = each_once(rows.iter().map(|row| row.hardware.clone()));
+    let held = Held { held_pct, runs, hardware };
+    let kinds = each_once(rows.iter().map(|row| row.load.words())).join(" and ");
+    let mut words = format!("{name} within its interval in {held_pct:.0} % of {runs} {kinds} on {}", held.places());
     if held_pct >= LEAST_HELD_PCT {
         return (Some(held), words);
     }
@@ -122,7 +156,7 @@ mod tests {
     use super::*;
 
     fn of(engine: &str, hardware: &str, corrected: bool) -> IntervalCoverage {
-        IntervalCoverage::of(&Engine::parse(engine, None).unwrap(), hardware, corrected)
+        IntervalCoverage::of(&Engine::parse(engine, None).unwrap(), hardware, None, corrected)
     }
 
     #[test]
@@ -131,7 +165,7 @@ mod tests {
         assert!(ROWS.iter().all(|row| row.held <= row.rows && row.rows > 0 && row.bias_pct.is_finite()));
         for corrected in [true, false] {
             let vllm = of("vllm", "h100_sxm", corrected);
-            assert!(vllm.e2e.is_some_and(|of| of.runs == 13) && vllm.itl.is_some(), "{corrected}");
+            assert!(vllm.e2e.is_some_and(|of| of.runs == 31) && vllm.itl.is_some(), "{corrected}");
         }
     }
 
@@ -144,6 +178,19 @@ mod tests {
                 found.remark.contains("TTFT within its interval in ") && found.remark.contains("E2E never compared")
             );
         }
+    }
+
+    #[test]
+    fn open_and_closed_loops_are_apart_where_both_were_measured() {
+        let vllm = |hardware, load| IntervalCoverage::of(&Engine::default(), hardware, Some(load), true);
+        let runs = |of: IntervalCoverage| of.ttft.map(|held| (held.runs, held.hardware.join(" ")));
+        let (open, closed) = (vllm("h100_sxm", LoadKind::Open), vllm("h100_sxm", LoadKind::Closed));
+        assert!(open.remark.contains("of 31 open loops on h100_sxm") && closed.remark.contains("closed loops"));
+        let all = runs(of("vllm", "h100_sxm", true)).unwrap().0;
+        assert_eq!(runs(open.clone()).unwrap().0 + runs(closed.clone()).unwrap().0, all);
+        // E2E is of open loops alone, and B200 has closed ones alone.
+        assert_eq!(closed.e2e, open.e2e);
+        assert_eq!(runs(vllm("b200_sxm", LoadKind::Open)), runs(open));
     }
 
     #[test]

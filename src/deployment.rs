@@ -1,19 +1,22 @@
 //! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
 //! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`, `model`.
 
+use std::collections::BTreeSet;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::arguments::{ArgumentRows, Engines, Given, Kind, Section};
+use crate::default_limits::{gpu_memory_utilization, max_num_batched_tokens, max_num_seqs};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::input::{Keys, Log, NumberRange, parse_json};
 use crate::model::SamplingParams;
 
 arguments! {
-    /// vLLM's engine arguments, under their own names and with their own defaults.
+    /// vLLM's engine arguments, under their own names. The limits of a step are vLLM's for a GPU only in what [`Deployment::on`] returns.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub struct Deployment,
@@ -29,13 +32,13 @@ arguments! {
     enable_expert_parallel: bool = false, "Place whole experts on each GPU instead of a slice of every expert",
         Kind::Switch, alias(&["ep"]);
     max_num_seqs: u32 = 256, "Most requests in a step; also limits the CUDA graph sizes",
-        COUNT, default("256");
+        COUNT, default("1024 on GPUs from 70 GiB but A100, 256 on others; at most max_num_batched_tokens"), rule(max_num_seqs);
     max_num_batched_tokens: u32 = 8192, "Most tokens in a step",
-        TOKENS, default("8192");
+        TOKENS, default("8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28"), rule(max_num_batched_tokens);
     max_model_len: Option<u32> = None, "Longest context of a request, tokens",
         TOKENS, default("the model's own limit");
     gpu_memory_utilization: f64 = 0.9, "Share of GPU memory that the engine may use",
-        Kind::Number(NumberRange::above_zero(1.0, "")), must_be("a share of the memory, above 0 and at most 1"), value("SHARE"), default("0.9");
+        Kind::Number(NumberRange::above_zero(1.0, "")), must_be("a share of the memory, above 0 and at most 1"), value("SHARE"), default("0.9; 0.92 since vLLM 0.20"), rule(gpu_memory_utilization);
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     cpu_offload_gb: f64 = 0.0, "GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step",
         Kind::Number(NumberRange::from_zero(f64::MAX, "")), must_be(OFFLOAD), value("GIB"), default("0");
@@ -66,6 +69,9 @@ arguments! {
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     override_generation_config: SamplingParams = SamplingParams::default(), "Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of a load set themselves here, too, as in '{\"temperature\": 0}'; lists of requests may have columns for them",
         Kind::Object(sampling_params);
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    language_model_only: bool = false, "Load no vision or audio tower, which leaves its memory to KV blocks",
+        Kind::Switch;
 }
 
 /// A number of at least one.
@@ -156,7 +162,7 @@ impl TryFrom<Map<String, Value>> for Deployment {
     type Error = Error;
 
     fn try_from(map: Map<String, Value>) -> Result<Self> {
-        Deployment::from_map("deployment", &map)
+        Ok(Deployment::from_map("deployment", &map)?.0)
     }
 }
 
@@ -187,17 +193,25 @@ impl Deployment {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn from_json(origin: &str, json: &str) -> Result<Self> {
+        Ok(Deployment::given_in_json(origin, json)?.0)
+    }
+
+    /// [`Deployment::from_json`] with the names of the keys that the text has, for [`Deployment::on`].
+    ///
+    /// # Errors
+    /// As [`Deployment::from_json`].
+    pub fn given_in_json(origin: &str, json: &str) -> Result<(Self, BTreeSet<String>)> {
         match parse_json(origin, json)? {
             Value::Object(map) => Deployment::from_map(origin, &map),
             _ => Err(Error::parse(origin, "must be a JSON object of engine arguments")),
         }
     }
 
-    fn from_map(origin: &str, map: &Map<String, Value>) -> Result<Self> {
+    fn from_map(origin: &str, map: &Map<String, Value>) -> Result<(Self, BTreeSet<String>)> {
         let log = Log::default();
         let given = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM).read("", map, &log);
         let deployment = Deployment::checked(&given, &log);
-        Ok(log.finish(origin, Some(deployment))?.0)
+        Ok((log.finish(origin, Some(deployment))?.0, given.names()))
     }
 
     /// Takes the fields from values that were read, and records what contradicts each other.

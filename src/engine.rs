@@ -11,28 +11,36 @@ pub const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
 ///
 /// ```
 /// use ridgepoint::Engine;
-/// assert_eq!(Engine::default().to_string(), "vllm-0.14");
+/// assert_eq!(Engine::default().to_string(), "vllm");
 /// assert_eq!(Engine::parse("sglang", Some("0.5.14")), Engine::parse("sglang-0.5", None));
 /// assert_eq!(Engine::parse("lmdeploy", None), None);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Engine {
     name: String,
-    /// Major and minor version; `None` takes the newest.
+    /// Major and minor version; `None` takes the newest that was measured on a GPU.
     version: Option<(u32, u32)>,
 }
 
 impl Default for Engine {
-    /// The measured version nearest to vLLM 0.15.1, which serving predictions are judged on.
+    /// vLLM, in the newest version that was measured on the GPU.
     fn default() -> Self {
-        Engine { name: "vllm".to_owned(), version: Some((0, 14)) }
+        Engine { name: "vllm".to_owned(), version: None }
     }
 }
 
 /// The version of an engine that names none.
 const NEWEST: (u32, u32) = (u32::MAX, 0);
 
+/// The measured version nearest to vLLM 0.15.1, whose runs the built-in corrections were fitted to.
+const FITTED: (u32, u32) = (0, 14);
+
 impl Engine {
+    /// The engine that the built-in corrections were fitted with, and that runs of an unstated version are judged by.
+    pub fn fitted() -> Self {
+        Engine { version: Some(FITTED), ..Engine::default() }
+    }
+
     /// The engine of a name, `vllm`, `sglang`, `trtllm` or one of these with its version as in `vllm-0.14`, and a version; `None` for
     /// any other.
     pub fn parse(name: &str, version: Option<&str>) -> Option<Self> {
@@ -61,9 +69,19 @@ impl Engine {
         self.name == "trtllm"
     }
 
-    /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and the default's for other engines.
+    /// Whether it names its version.
+    pub(crate) fn has_version(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Its version as arguments give it, `0.24`; `None` if it names none.
+    pub fn version(&self) -> Option<String> {
+        self.version.map(|(major, minor)| format!("{major}.{minor}"))
+    }
+
+    /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and that of [`Engine::fitted`] for other engines.
     pub fn vllm_version(&self) -> (u32, u32) {
-        if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { Engine::default().version.unwrap_or(NEWEST) }
+        if self.is_vllm() { self.version.unwrap_or(NEWEST) } else { FITTED }
     }
 
     /// Whether it is the same engine, of whatever version.
@@ -131,7 +149,7 @@ mod tests {
             folders.sort_by(|a, b| wanted.distance(a).total_cmp(&wanted.distance(b)));
             folders.map(|folder| folder.to_string())
         };
-        assert_eq!(nearest(&Engine::default()), ["vllm-0.14", "vllm-0.24", "sglang-0.5", "trtllm-1.3"]);
+        assert_eq!(nearest(&Engine::fitted()), ["vllm-0.14", "vllm-0.24", "sglang-0.5", "trtllm-1.3"]);
         assert_eq!(nearest(&engine("vllm-0.20"))[..2], ["vllm-0.24", "vllm-0.14"]);
         assert_eq!(nearest(&engine("vllm"))[0], "vllm-0.24", "without a version the newest");
         assert_eq!(nearest(&engine("vllm-1.0"))[..2], ["vllm-0.24", "vllm-0.14"], "a later major version");

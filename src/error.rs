@@ -164,6 +164,13 @@ impl Error {
         Error::new(ErrorKind::UnknownModel, "", vec![problem], None)
     }
 
+    /// A published model has the layers of a known family, and its sizes are not built in.
+    pub(crate) fn unsized_model(name: &str, family: &str) -> Self {
+        let problem =
+            format!("unknown model '{}': its layers are those of {family}, and its sizes are not built in", cut(name));
+        Error::new(ErrorKind::UnknownModel, "", vec![problem], None)
+    }
+
     /// No built-in GPU has this name; `near` are names that are close to it.
     pub fn unknown_hardware(name: &str, near: &[String]) -> Self {
         Error::new(ErrorKind::UnknownHardware, "", vec![unknown("hardware", name, near)], None)

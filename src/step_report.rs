@@ -83,7 +83,8 @@ struct Batch<'a> {
 impl<'a> StepReport<'a> {
     /// The estimate `step` of `subject`, with sentences on the longest operators.
     pub fn new(subject: Subject<'a>, step: &'a StepEstimate, explanation: &'a [String]) -> Self {
-        let found = IntervalCoverage::of(subject.serving_engine, subject.hardware, subject.correction.name.is_some());
+        let found =
+            IntervalCoverage::of(subject.serving_engine, subject.hardware, None, subject.correction.name.is_some());
         StepReport {
             subject,
             batch: Batch { num_requests: step.batch.num_requests(), sums: &step.batch },

@@ -2,12 +2,15 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ridgepoint::Options;
 use ridgepoint::arguments::{Argument, Section};
 use ridgepoint_lab::prediction::{PREDICTION_ARGUMENTS, Prediction, prediction_arguments};
+use ridgepoint_replay::server_config::EngineLog;
+use serde_json::{Map, Value};
 
 use crate::data_dir::refuse_unread_tables;
 use crate::flags::{self, FlagRows, Flags};
@@ -65,15 +68,45 @@ impl FlagRows for OfPrediction {
 pub struct PredictionArgs {
     #[command(flatten)]
     flags: Flags<OfPrediction>,
+    /// Log of the server's start, or its /metrics: model, sizes, limits, version and KV cache where neither flags nor a file give them
+    #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
+    engine_log: Option<PathBuf>,
+    #[arg(skip)]
+    log: OnceLock<EngineLog>,
 }
 
 impl PredictionArgs {
-    /// The options of a step model with these settings.
+    /// The server's log; `None` without one.
+    fn log(&self) -> Result<Option<&EngineLog>, Failure> {
+        let Some(path) = &self.engine_log else { return Ok(None) };
+        if let Some(log) = self.log.get() {
+            return Ok(Some(log));
+        }
+        let log = EngineLog::read(path)?;
+        Ok(Some(self.log.get_or_init(|| log)))
+    }
+
+    /// The arguments that the server's log says; none without a log.
     ///
     /// # Errors
-    /// A wrong version of an engine, as wrong usage.
+    /// A log that cannot be read, or does not say what the server is.
+    pub fn logged(&self) -> Result<Map<String, Value>, Failure> {
+        Ok(self.log()?.map(EngineLog::arguments).unwrap_or_default())
+    }
+
+    /// The options of a step model with these settings. The engine's version is that of its log unless one is given.
+    ///
+    /// # Errors
+    /// A wrong version of an engine, as wrong usage; a log that cannot be read.
     pub fn options(&self, common: &Common) -> Result<Options, Failure> {
-        let given = prediction_arguments().read_all("the command line", &self.flags.given);
+        let mut given = self.flags.given.clone();
+        let version = self.log()?.and_then(|log| log.engine_version.as_deref()?.strip_prefix("vllm-"));
+        if let Some(version) =
+            version.filter(|_| !["engine", "engine_version"].iter().any(|name| given.contains_key(*name)))
+        {
+            given.insert("engine_version".to_owned(), version.into());
+        }
+        let given = prediction_arguments().read_all("the command line", &given);
         let given = given.map_err(|error| Failure::usage(error.problems().join("; ")))?;
         Ok(Prediction::options(&given, common.data_dir()))
     }

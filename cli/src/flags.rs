@@ -10,9 +10,6 @@ use ridgepoint::arguments::{Argument, ArgumentSupport, Kind, Section};
 use ridgepoint_replay::server_config::server_arguments;
 use serde_json::{Map, Value};
 
-/// Arguments of which a load has one.
-const SOURCES: [&str; 4] = ["profile", "requests", "concurrency", "request_rate"];
-
 /// A set of rows that a subcommand has flags for.
 pub trait FlagRows {
     /// The rows, in the order of the help.
@@ -57,7 +54,9 @@ pub const fn heading(section: Section) -> &'static str {
         Section::Deployment => "Deployment (vLLM's engine arguments)",
         Section::Scheduler => "Scheduler and KV cache (vLLM's engine arguments)",
         Section::Prediction => "Prediction",
-        Section::Load => "Load (one of --profile, --requests, --concurrency, --request-rate)",
+        Section::Load => {
+            "Load (one of --profile, --requests, --concurrency, --request-rate; a list without arrivals takes one of the last two)"
+        }
     }
 }
 
@@ -84,15 +83,16 @@ fn add(command: Command, row: &'static Argument) -> Command {
         argument = argument.alias(row.name);
     }
     if row.is_required {
-        argument = argument.required_unless_present("config");
+        argument = argument.required_unless_present_any(match row.name {
+            "model" => &["config", "serve_command", "engine_log"][..],
+            _ => &["config", "serve_command"],
+        });
     }
     argument = argument.ignore_case(matches!(row.kind, Kind::Name(_)));
     let mut command = command;
     for (alternatives, _) in row.needs {
-        let rivals = |name: &&&str| !(SOURCES.contains(&row.name) && SOURCES.contains(*name));
-        let possible: Vec<&str> = alternatives.iter().filter(rivals).copied().collect();
-        let group = format!("{} needs {}", row.name, possible.join(" or "));
-        command = command.group(ArgGroup::new(group.clone()).args(possible).multiple(true));
+        let group = format!("{} needs {}", row.name, alternatives.join(" or "));
+        command = command.group(ArgGroup::new(group.clone()).args(*alternatives).multiple(true));
         argument = argument.requires(group);
     }
     if matches!(row.kind, Kind::Switch) {
@@ -101,7 +101,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true")
-            .value_parser(value_parser!(bool))
+            .value_parser(clap::builder::BoolishValueParser::new())
             .hide_possible_values(true)
             .overrides_with(opposite.clone());
         let off = Arg::new(opposite.clone())
@@ -113,6 +113,11 @@ fn add(command: Command, row: &'static Argument) -> Command {
             .action(ArgAction::SetTrue)
             .overrides_with(row.name);
         return command.arg(switch).arg(off);
+    }
+    if row.support != ArgumentSupport::Modelled {
+        // They may be switches or have values.
+        let any = argument.alias(flag(&format!("no_{}", row.name))).num_args(0..).default_missing_value("true");
+        return command.arg(any.action(ArgAction::Set).value_parser(parser(row)));
     }
     let several = if matches!(row.kind, Kind::Wholes) { argument.num_args(1..) } else { argument };
     command.arg(several.value_name(row.value_name).allow_negative_numbers(true).value_parser(parser(row)))
@@ -184,7 +189,9 @@ mod tests {
     }
 
     fn read(line: &str) -> Result<Map<String, Value>, clap::Error> {
-        let command = Flags::<Server>::augment_args(Command::new("test").arg(Arg::new("config").long("config")));
+        let command = Flags::<Server>::augment_args(
+            Command::new("test").args(["config", "serve_command", "engine_log"].map(|name| Arg::new(name).long(name))),
+        );
         let line = ["test", "--config", "server.yaml"].into_iter().chain(line.split_whitespace());
         let line: Vec<OsString> = line.map(OsString::from).collect();
         let matches = command.try_get_matches_from(with_two_dashes(&line))?;

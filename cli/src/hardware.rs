@@ -7,7 +7,7 @@ use ridgepoint::hardware::{Architecture, HostLinkKind, NetworkKind};
 use ridgepoint::units::{GIB, si};
 use ridgepoint::{DType, Hardware};
 use ridgepoint_lab::hardware_report::{GpuEntry, HardwareReport, detail, operators};
-use ridgepoint_lab::served::link;
+use ridgepoint_lab::served::{link, peers};
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome, Report};
@@ -136,7 +136,8 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     page.fact("L2 cache", &quantity(gpu.l2_bytes, "B"));
     match gpu.interconnect {
         Some(joins) => {
-            page.fact("link", &format!("{}, one direction of one GPU; joins {}", link(gpu), joins.num_gpus));
+            let link = format!("{}{}", link(gpu), peers(gpu));
+            page.fact("link", &format!("{link}, one direction of one GPU; joins {}", joins.num_gpus));
         }
         None => page.fact("link", "none"),
     }
@@ -154,6 +155,9 @@ fn one(entry: &GpuEntry, page: &mut Page) {
             HostLinkKind::NvlinkC2c => "NVLink-C2C",
         };
         page.fact("host link", &format!("{kind} {}", quantity(host.unidirectional_bytes_per_s, "B/s")));
+    }
+    if let Some(watt) = gpu.board_watt {
+        page.fact("board power", &format!("{watt} W"));
     }
     if let Some(limit) = &gpu.power_limit {
         let rates: Vec<String> =

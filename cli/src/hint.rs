@@ -36,7 +36,9 @@ fn hint(error: &Error) -> Option<String> {
     let place = error.location();
     match error.kind() {
         ErrorKind::UnknownModel => {
-            Some("`ridgepoint models` lists the built-in ones, a path to a config.json works too".to_owned())
+            let way_out = "`ridgepoint models` lists the built-in ones; the path of its config.json works too, with --as-family if its model_type \
+                           is new";
+            Some(way_out.to_owned())
         }
         ErrorKind::UnknownHardware => {
             Some("`ridgepoint hardware` lists the built-in ones, a path to a TOML file works too".to_owned())

@@ -18,6 +18,9 @@ pub struct Models {
     /// Name or path of one model, to show its layers and the share of one GPU
     #[arg(value_name = "NAME|PATH")]
     name: Option<String>,
+    /// Family (`model_type`) whose keys and layers the config.json has, for one of a family that is not known
+    #[arg(long, value_name = "NAME", requires = "name")]
+    as_family: Option<String>,
     #[command(flatten)]
     parallel: Flags<Parallel>,
 }
@@ -29,7 +32,7 @@ pub struct Models {
 pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failure> {
     let data_dir = common.data_dir();
     let Some(name) = &args.name else { return Ok(Outcome::of(ModelReport::list(data_dir)?)) };
-    let model = Model::find_in(data_dir, name)?;
+    let model = Model::find_as(data_dir, name, args.as_family.as_deref())?;
     Ok(Outcome::of(ModelReport::one(model, Deployment::try_from(args.parallel.given.clone())?)?))
 }
 
@@ -90,7 +93,7 @@ fn one(of: &ModelDetail, page: &mut Page) {
     }
     let (weights, kv) = (of.weight_bytes_per_rank, of.kv_bytes_per_token_per_rank);
     let per_gpu = format!("{} of weights and {} of KV cache per token", quantity(weights, "B"), quantity(kv, "B"));
-    page.fact("per GPU", &(per_gpu + &settings(deployment)));
+    page.fact("per GPU", &(per_gpu + &settings(deployment, &Deployment::default())));
     if let Some(state) = of.memory.state {
         let bytes = quantity(state.layers * state.bytes_per_layer, "B");
         page.fact("states", &format!("{bytes} per GPU for each request, whatever its length"));

@@ -6,7 +6,7 @@ use clap::Args;
 use ridgepoint::arguments::{Argument, ArgumentSupport, Section};
 use ridgepoint::{DEPLOYMENT_ARGUMENTS, Deployment, Options};
 use ridgepoint_lab::served::{Served, both, served};
-use ridgepoint_replay::server_config::{ServedEngine, ServerConfig, server_arguments};
+use ridgepoint_replay::server_config::{Beside, ServedEngine, ServerConfig, server_arguments};
 use serde_json::{Map, Value};
 
 use crate::flags::{self, FlagRows, Flags};
@@ -30,24 +30,30 @@ impl FlagRows for OfServer {
 /// The model, the GPU and vLLM's engine arguments.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// Server file: flat YAML or JSON with `model`, `hardware` and vLLM's engine arguments; flags override it
+    /// Server file: flat YAML or JSON with `model`, `hardware` and vLLM's engine arguments, or the script, compose file or manifest that
+    /// starts the server; flags override it
     #[arg(long, value_name = "FILE", help_heading = SERVER)]
     pub config: Option<PathBuf>,
+    /// The command that starts the server, as in 'vllm serve NAME -tp 2'; flags override it, and --hardware names the GPU
+    #[arg(long, value_name = "LINE", help_heading = SERVER, conflicts_with = "config")]
+    pub serve_command: Option<String>,
     #[command(flatten)]
     flags: Flags<OfServer>,
 }
 
 impl ServerArgs {
-    /// Finds model and GPU, checks the server and builds its step model; with remarks. `outputs` keep off its files.
+    /// Finds model and GPU, checks the server and builds its step model; with remarks. Arguments that are not given are those of `logged`.
+    /// `outputs` keep off its files.
     ///
     /// # Errors
     /// Names and files that cannot be found; a server that does not fit or cannot run.
     pub fn open(
         &self,
         options: &Options,
+        logged: Map<String, Value>,
         outputs: &mut Outputs,
     ) -> Result<(Served, ServedEngine, Vec<String>), Failure> {
-        let (server, mut notes) = self.config()?;
+        let (server, mut notes) = self.config(logged)?;
         outputs.reads([&server.model, &server.hardware]);
         outputs.reads(server.transfers_file());
         let data_dir = options.data_dir.as_deref();
@@ -57,26 +63,37 @@ impl ServerArgs {
         Ok((served, engine, notes))
     }
 
-    /// The file's server with the flags put over it, and remarks.
-    fn config(&self) -> Result<(ServerConfig, Vec<String>), Failure> {
+    /// The file's server with the flags put over it and the log under it, and remarks.
+    fn config(&self, logged: Map<String, Value>) -> Result<(ServerConfig, Vec<String>), Failure> {
         let flags = &self.flags.given;
         // The faults of a flag are not those of the file.
         let is_of_steps = |name: &str| DEPLOYMENT_ARGUMENTS.iter().any(|row| row.name == name);
         let of_steps: Map<String, Value> = flags.clone().into_iter().filter(|(name, _)| is_of_steps(name)).collect();
-        let is_changed = !of_steps.is_empty() || ["model", "hardware"].iter().any(|name| flags.contains_key(*name));
+        let is_changed = match logged.is_empty() {
+            true => !of_steps.is_empty() || ["model", "hardware"].iter().any(|name| flags.contains_key(*name)),
+            false => of_steps.iter().any(|(name, value)| logged.get(name).is_some_and(|of_log| of_log != value)),
+        };
         Deployment::try_from(of_steps)?;
+        let source = if logged.is_empty() { None } else { Some("the engine's log") };
+        let beside = &Beside { over: flags.clone(), under: logged };
         let mut server = match &self.config {
-            Some(path) => ServerConfig::read_with(path, flags)?,
-            None => ServerConfig::from_values("the command line", flags)?,
+            Some(path) => ServerConfig::read_with(path, beside)?,
+            None if self.serve_command.is_some() => ServerConfig::parse_with(
+                "the serve command",
+                self.serve_command.as_deref().unwrap_or_default(),
+                beside,
+            )?,
+            None => ServerConfig::from_values_with("the command line", &Map::new(), beside)?,
         };
         let mut notes = std::mem::take(&mut server.notes);
-        if let Some(blocks) = server.num_gpu_blocks_override.filter(|_| is_changed)
-            && !flags.contains_key("num_gpu_blocks_override")
-        {
+        let blocks = server.num_gpu_blocks_override.map(|blocks| format!("num_gpu_blocks = {blocks} is"));
+        let tokens = || server.kv_cache_tokens.map(|tokens| format!("a KV cache of {tokens} tokens is"));
+        let is_own = ["num_gpu_blocks_override", "kv_cache_tokens"].iter().any(|name| flags.contains_key(*name));
+        if let Some(given) = blocks.or_else(tokens).filter(|_| is_changed && !is_own) {
             notes.push(format!(
-                "num_gpu_blocks = {blocks} is what {} gives for its own server, which flags have changed; \
-                 --num-gpu-blocks-override auto computes it from the memory equation",
-                server.origin
+                "{given} what {} gives for its own server, which flags have changed; --num-gpu-blocks-override auto computes it from the \
+                 memory equation",
+                source.unwrap_or(&server.origin)
             ));
         }
         Ok((server, notes))

@@ -24,7 +24,7 @@ def series_of_tables(reports):
         for name, of in sorted(reports.read("hardware", gpu)["table_headers"].items()):
             operator, _, engine = name.partition(" of ")
             if not engine:
-                engine = re.search(r"--measurements ([a-z]+-\d+\.\d+)", of["command"])[1]
+                engine = of.get("engine") or re.search(r"--measurements ([a-z]+-\d+\.\d+)", of["command"])[1]
             for key, one in of["series"].items():
                 is_latent = operator == "batched_gemm" or re.search(r"/(mla|indexer|dsa)/", key)
                 family = "latent, sparse" if is_latent else operators.get(operator, operator)

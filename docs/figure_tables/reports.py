@@ -31,7 +31,8 @@ def attributed(reports, correction):
 
 def sampled_steps(reports, *arguments, correction="global"):
     files = sorted(reports.path("steps").glob("*.csv"))
-    return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", correction, *arguments)
+    labels = ["--hardware", "h100", "--engine-version", "0.15.1"]
+    return reports.read("evaluate", "steps", *files, *labels, "--correction", correction, *arguments)
 
 
 def closed_loop(reports, correction, *backends, gpu="h100_sxm"):

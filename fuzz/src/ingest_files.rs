@@ -48,6 +48,16 @@ pub fn inference_perf(bytes: &[u8]) {
     read_as("inference-perf", bytes);
 }
 
+/// Records of AIPerf.
+pub fn aiperf(bytes: &[u8]) {
+    read_as("aiperf", bytes);
+}
+
+/// Details of SGLang's load generator.
+pub fn sglang_bench(bytes: &[u8]) {
+    read_as("sglang-bench", bytes);
+}
+
 /// Reports of GuideLLM.
 pub fn guidellm(bytes: &[u8]) {
     read_as("guidellm", bytes);

@@ -48,6 +48,8 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
             "step_csv",
             "forward_pass",
             "inference_perf",
+            "aiperf",
+            "sglang_bench",
             "guidellm",
             "vllm_bench",
             "step_table",
@@ -69,7 +71,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 43] = [
+const TARGETS: [Target; 45] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -88,6 +90,8 @@ const TARGETS: [Target; 43] = [
     target("step_csv", ingest_files::step_csv),
     target("forward_pass", ingest_files::forward_pass),
     target("inference_perf", ingest_files::inference_perf),
+    target("aiperf", ingest_files::aiperf),
+    target("sglang_bench", ingest_files::sglang_bench),
     target("guidellm", ingest_files::guidellm),
     target("vllm_bench", ingest_files::vllm_bench),
     target("step_table", ingest_files::step_table),

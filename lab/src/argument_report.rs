@@ -87,6 +87,7 @@ impl ArgumentEntry {
         let support = match row.support {
             ArgumentSupport::Modelled => "modelled",
             ArgumentSupport::WithoutInfluence => "without_influence",
+            ArgumentSupport::Noted(_) => "noted",
             ArgumentSupport::NotModelled(_) => "not_modelled",
         };
         ArgumentEntry {

@@ -56,7 +56,8 @@ pub struct GpuEntry {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuTable {
     /// The engine whose kernels were measured; `None` for NCCL's and for a table of the data folder.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub engine: Option<Engine>,
     /// Measured rows used, over all series.
     pub rows: usize,

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use ridgepoint::arguments;
 use ridgepoint::arguments::{ArgumentRows, Engines, Given, Kind, Section};
+use ridgepoint::input::NumberRange;
 use ridgepoint::{EfficiencyMode, Engine, Options};
 use serde_json::Value;
-
-use crate::served::engine_of;
 
 arguments! {
     /// Settings of a prediction.
@@ -21,9 +20,13 @@ arguments! {
     engine: String = "vllm".to_owned(), "Serving engine whose kernels are predicted; the scheduler is always vLLM's",
         Kind::Name(&["vllm", "sglang", "trtllm"]), engines(Engines::ALL), value("NAME"), default("vllm");
     engine_version: Option<String> = None, "Engine version, as in 0.24. The nearest measured version is the fallback for one without measurements",
-        Kind::Own(version), must_be("a version such as 0.24 or 0.24.0"), engines(Engines::ALL), value("X.Y"), default("0.15 for vllm, the newest measured one for others");
+        Kind::Own(version), must_be("a version such as 0.24 or 0.24.0"), engines(Engines::ALL), value("X.Y"), default("the newest with kernels measured on the GPU");
     correction: String = "auto".to_owned(), "Correction fitted to engine runs: none, global, auto (the recommended one) or a file of `ridgepoint fit`",
         Kind::Text, engines(Engines::ALL), value("none|global|auto|FILE"), default("auto");
+    power_limit_watt: Option<f64> = None, "Power limit of each GPU, W, as `nvidia-smi -pl` sets it; the clock and the peaks fall with it by an assumed rule",
+        Kind::Number(NumberRange::above_zero(f64::MAX, "W")), engines(Engines::ALL), value("W"), default("the board's power");
+    peer_access: Option<bool> = None, "Whether GPUs over PCIe read each other's memory; without it NCCL copies through the host",
+        Kind::Switch, engines(Engines::ALL), default("what the GPU's file says, else true but for GeForce cards");
 }
 
 fn version(value: &Value) -> Option<Value> {
@@ -39,13 +42,16 @@ pub fn prediction_arguments() -> ArgumentRows {
 impl Prediction {
     /// The options of a step model with these settings.
     pub fn options(given: &Given, data_dir: Option<&Path>) -> Options {
-        let Prediction { efficiency, engine, engine_version, correction } = Prediction::from_given(given);
+        let Prediction { efficiency, engine, engine_version, correction, power_limit_watt, peer_access } =
+            Prediction::from_given(given);
         let efficiency = if efficiency == "ideal" { EfficiencyMode::Ideal } else { EfficiencyMode::Tables };
         Options {
             efficiency,
-            engine: engine_of(&engine, engine_version.as_deref()).unwrap_or_default(),
+            engine: Engine::parse(&engine, engine_version.as_deref()).unwrap_or_default(),
             data_dir: data_dir.map(Path::to_owned),
             correction: correction.as_str().into(),
+            power_limit_watt,
+            peer_access,
             ..Options::default()
         }
     }

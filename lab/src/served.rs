@@ -1,7 +1,9 @@
 //! A model on GPUs under an engine: what the command and the HTTP server predict steps and replay loads of.
 
-use ridgepoint::hardware::InterconnectKind;
-use ridgepoint::{Deployment, Engine, Error, Hardware, Model, Options, StepModel};
+use std::collections::BTreeSet;
+
+use ridgepoint::hardware::{InterconnectKind, PeerAccess};
+use ridgepoint::{Deployment, Error, Hardware, Model, Options, StepModel};
 use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -22,19 +24,37 @@ pub struct Served {
 }
 
 impl Served {
-    /// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4`: model, GPUs, and the settings that differ from vLLM's
-    /// defaults.
+    /// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4, under vllm-0.24 with max_num_seqs 1024 and max_num_batched_tokens 8192
+    /// by default`: model, GPUs, the settings that differ from the engine's defaults, the engine with its version, and the limits that it
+    /// chooses by the GPU.
     pub fn title(&self) -> String {
         let Served { model, hardware, deployment, .. } = self;
         let gpus = deployment.num_gpus();
         let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
         let linked = hardware.interconnect.map_or(gpus, |link| u64::from(link.num_gpus));
+        let peers = peers(hardware);
         let over = match deployment.tensor_parallel_size {
             1 => String::new(),
-            _ if gpus > linked => format!(", over {} between {linked} of them", link(hardware)),
-            _ => format!(", over {}", link(hardware)),
+            _ if linked == 1 => hardware.network.map_or_else(String::new, |network| {
+                format!(", over network cards of {}", quantity(network.unidirectional_bytes_per_s, "B/s"))
+            }),
+            _ if gpus > linked => format!(", over {}{peers} between {linked} of them", link(hardware)),
+            _ => format!(", over {}{peers}", link(hardware)),
         };
-        format!("{} on {number} {}{}{over}", model.name, hardware.display_name, settings(deployment))
+        let (name, engine) = (&hardware.display_name, self.steps.engine());
+        let default = Deployment::default().on(&BTreeSet::new(), engine, hardware);
+        let limits = [
+            ("max_num_seqs", deployment.max_num_seqs, default.max_num_seqs),
+            ("max_num_batched_tokens", deployment.max_num_batched_tokens, default.max_num_batched_tokens),
+        ];
+        let limits = limits.into_iter().filter(|(_, value, default)| value == default);
+        let limits: Vec<String> =
+            limits.map(|(name, value, _)| format!("{name} {}", count(u64::from(value)))).collect();
+        let by_default =
+            if limits.is_empty() { String::new() } else { format!(" with {} by default", limits.join(" and ")) };
+        let limit = hardware.power_limit_watt.map_or_else(String::new, |watt| format!(" limited to {watt} W"));
+        let settings = settings(deployment, &default);
+        format!("{} on {number} {name}{limit}{settings}{over}, under {engine}{by_default}", model.name)
     }
 }
 
@@ -49,21 +69,14 @@ pub fn served(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> ridgepoint::Result<(Served, ServedEngine)> {
+    let hardware = options.gpu(&hardware)?;
     let engine = server.engine_config(&model, &hardware, &options.engine)?;
-    let deployment = server.deployment;
+    let deployment = engine.deployment.clone();
     let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
     notes.extend(steps.notes());
     notes.extend(engine.notes.iter().cloned());
     notes.extend(unlike_the_fitted(&steps, &engine.config));
     Ok((Served { model, hardware, deployment, steps }, engine))
-}
-
-/// The engine of a name and a version; vLLM without a version is the default one.
-pub fn engine_of(name: &str, version: Option<&str>) -> Option<Engine> {
-    match (name, version) {
-        ("vllm", None) => Some(Engine::default()),
-        (name, version) => Engine::parse(name, version),
-    }
 }
 
 /// Both results, or the problems of both.
@@ -85,9 +98,9 @@ pub fn fields(of: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// `, max_num_seqs 64, tensor_parallel_size 4`: the settings that differ from vLLM's defaults.
-pub fn settings(deployment: &Deployment) -> String {
-    let usual = fields(&Deployment::default());
+/// `, max_num_seqs 64, tensor_parallel_size 4`: the settings that differ from those of `default`.
+pub fn settings(deployment: &Deployment, default: &Deployment) -> String {
+    let usual = fields(default);
     let given = fields(deployment).into_iter().filter(|(key, value)| usual.get(key) != Some(value));
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     given.map(|(key, value)| format!(", {key} {}", text(value))).collect()
@@ -101,4 +114,11 @@ pub fn link(hardware: &Hardware) -> String {
         InterconnectKind::Pcie => "PCIe",
     };
     format!("{kind} {}", quantity(link.unidirectional_bytes_per_s, "B/s"))
+}
+
+/// ` with peer access`, ` without peer access`, or either with ` (assumed)`. Empty over NVLink, which always has it.
+pub fn peers(hardware: &Hardware) -> String {
+    let Some(PeerAccess { is_there, is_assumed }) = hardware.peer_access() else { return String::new() };
+    let with = if is_there { "with" } else { "without" };
+    format!(" {with} peer access{}", if is_assumed { " (assumed)" } else { "" })
 }

@@ -145,10 +145,12 @@ pub fn slopes(problem: &dyn LeastSquares, values: &[f64]) -> Result<Slopes> {
     let (pulls, weights) = (of_rows(huber::slope), of_rows(huber::weight));
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut data_curvature = DMatrix::zeros(values.len(), values.len());
-    for (i, column) in columns.iter().enumerate() {
-        let weighted: Vec<f64> = column.iter().zip(&weights).map(|(slope, weight)| slope * weight).collect();
-        for (j, other) in columns.iter().enumerate() {
-            data_curvature[(i, j)] = dot(&weighted, other);
+    // Columns of zeros are skipped: a dense model has no experts, most loads no penalties.
+    let filled: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].iter().any(|slope| *slope != 0.0)).collect();
+    for &i in &filled {
+        let weighted: Vec<f64> = columns[i].iter().zip(&weights).map(|(slope, weight)| slope * weight).collect();
+        for &j in &filled {
+            data_curvature[(i, j)] = dot(&weighted, &columns[j]);
         }
     }
     let parameters = problem.parameters();

@@ -107,7 +107,7 @@ function modelFacts(model) {
 function gpuFacts(gpu) {
   if (!gpu) return "";
   const peaks = gpu.peaks_dense_flop_per_s ?? {};
-  const shown = ["bfloat16", "fp8", "fp4"]
+  const shown = [peaks.bfloat16 > 0 ? "bfloat16" : "float16", "fp8", "fp4"]
     .filter((format) => peaks[format] > 0)
     .map((format) => `${format} ${scaled(peaks[format], "FLOP/s")}`);
   const link = gpu.interconnect ? `, ${gpu.interconnect.kind} ${scaled(gpu.interconnect.unidirectional_bytes_per_s, "B/s")}` : "";
@@ -127,6 +127,8 @@ export function figuresOf(gpu) {
     hbm_capacity_bytes: gpu.hbm_capacity_bytes,
   };
   if (gpu.ecc_bytes) datasheet.ecc_bytes = gpu.ecc_bytes;
+  if (gpu.reported_bytes) datasheet.reported_bytes = gpu.reported_bytes;
+  if (gpu.board_watt) datasheet.board_watt = gpu.board_watt;
   for (const [format, short] of Object.entries(PEAKS)) {
     if (gpu.peaks_dense_flop_per_s[format] > 0) datasheet[`peak_${short}_dense_flop_per_s`] = gpu.peaks_dense_flop_per_s[format];
   }

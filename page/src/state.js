@@ -54,7 +54,7 @@ export function initial() {
 
 /** Whether the state has a key. Before the server's list of arguments is there, any key may be one of them. */
 export function isKey(key) {
-  return key in DEFAULTS || !isLearned() || fieldRows().some(({ name }) => name === key);
+  return Object.hasOwn(DEFAULTS, key) || !isLearned() || fieldRows().some(({ name }) => name === key);
 }
 
 /** The permalink's part after `#`. `packed` has the packed texts of the keys in `PACKED`. */
@@ -217,6 +217,11 @@ export function gridBody(state) {
   };
   for (const [key, list] of Object.entries(lists)) if (list.length > 0) server[key] = list;
   return { server, load, slo, ...sources };
+}
+
+/** The number of a grid's configurations: the product of its lists' lengths, none of which is multiplied out. */
+export function gridSize(body) {
+  return Object.values(body.server).reduce((size, entry) => size * (Array.isArray(entry) ? entry.length : 1), 1);
 }
 
 /** The grid's configurations as sweeps of one each, so that progress shows and a cancel loses no finished row. */

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { $, setText } from "./dom.js";
 import { number, whole } from "./format.js";
 import { problemsOf } from "./problems.js";
-import { configurations, FieldFault, gridBody } from "./state.js";
+import { configurations, FieldFault, gridBody, gridSize } from "./state.js";
 
 /** Configurations under way at once. */
 const AT_ONCE = 2;
@@ -24,7 +24,7 @@ export class Sweep {
   size() {
     let text = "";
     try {
-      const count = configurations(gridBody(this.state())).length;
+      const count = gridSize(gridBody(this.state()));
       text = `${whole(count)} ${count === 1 ? "configuration" : "configurations"}`;
       if (count > MOST) text += `: at most ${MOST} run from this page, take the command for more`;
       $("run-sweep").disabled = count > MOST;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::host::{Host, system};
@@ -30,8 +31,14 @@ pub struct Server {
 pub struct ServedModel {
     /// Its name.
     pub id: String,
-    /// Longest sequence, tokens.
+    /// Longest sequence, tokens; `None` also where the server states no count.
+    #[serde(default, deserialize_with = "count")]
     pub max_model_len: Option<u64>,
+}
+
+/// Reads a count. Any other value, such as -1, counts as absent, so that the model stays in the list.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Value::deserialize(deserializer).map(|value| value.as_u64())
 }
 
 #[derive(Deserialize)]
@@ -76,6 +83,21 @@ impl Server {
     /// The longest sequence of a model, tokens.
     pub fn max_model_len(&self, model: &str) -> Option<u64> {
         self.models.iter().find(|of| of.id == model)?.max_model_len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_no_count_does_not_hide_the_model() {
+        for (length, expected) in [("4096", Some(4096)), ("-1", None), ("1e308", None), ("null", None), ("\"x\"", None)]
+        {
+            let text = format!(r#"{{"data": [{{"id": "m", "max_model_len": {length}}}, {{"id": "n"}}]}}"#);
+            let models = serde_json::from_str::<Models>(&text).unwrap().data;
+            assert_eq!((models.len(), models[0].max_model_len, models[1].max_model_len), (2, expected, None));
+        }
     }
 }
 

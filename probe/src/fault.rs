@@ -54,6 +54,7 @@ named! {
         TlsUnknownIssuer "tls_unknown_issuer" "The certificate is self-signed, or of an authority that is not trusted.",
         TlsExpired "tls_expired" "The certificate has expired, or is not valid yet.",
         TlsWrongName "tls_wrong_name" "The certificate is of another host.",
+        TlsAuthority "tls_authority" "The server shows the certificate of an authority (CA:TRUE), as some self-signed ones are: it is not accepted, also where it is trusted. One that it signs is, or one that signs itself with CA:FALSE.",
         TlsFailed "tls_failed" "The TLS handshake failed for another reason.",
         NotTls "not_tls" "The port does not speak TLS.",
         NotHttp "not_http" "The reply is not HTTP.",

@@ -19,6 +19,7 @@ mod prompts;
 mod record;
 mod report;
 mod run;
+mod secrets;
 mod settings;
 pub mod sse;
 mod stats;

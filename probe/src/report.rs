@@ -101,7 +101,7 @@ impl Rung {
         if not_sent > 0 {
             outcomes.insert("not_sent", not_sent);
         }
-        let tokens: u64 = ok.iter().filter_map(|record| record.completion_tokens).sum();
+        let tokens = ok.iter().filter_map(|record| record.completion_tokens).fold(0, u64::saturating_add);
         Rung {
             input_len,
             concurrency,

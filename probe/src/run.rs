@@ -14,6 +14,7 @@ use crate::lane::{Client, Lane, Prompt};
 use crate::prompts::{Prompts, words_for};
 use crate::record::RequestRecord;
 use crate::report::{Report, Rung};
+use crate::secrets::Secrets;
 use crate::settings::{Ladder, Settings};
 use crate::tls;
 
@@ -38,7 +39,10 @@ pub fn probe(settings: &Settings, on_request: OnRequest) -> Result<Report, Strin
     let report = runtime.block_on(run.all());
     // A name look-up may still hang in a thread of its own.
     runtime.shutdown_background();
-    report
+    let secrets = Secrets::of(settings);
+    let mut report = report.map_err(|error| secrets.masked(&error))?;
+    secrets.mask_report(&mut report);
+    Ok(report)
 }
 
 fn client(settings: &Settings) -> Result<Client, String> {
@@ -94,8 +98,10 @@ impl Run<'_> {
             (None, [only], _) => only.id.clone(),
             (None, [], fault) => {
                 let fault = fault.unwrap_or_else(|| Fault::new(FaultKind::NotFound, "it lists no model"));
+                // Where nothing answers, a name of the model is no way out.
+                let way_out = if is_reached { "; --model names the model" } else { "" };
+                report.stop(format!("no request was sent, as GET /v1/models ended with {fault}{way_out}"));
                 let fault = Fault::new(fault.kind, format!("GET /v1/models: {}", fault.detail));
-                report.stop("the model is not known: --model names it".to_owned());
                 let mut cold = RequestRecord::new("cold_1", self.client.begin.elapsed(), 1);
                 cold.fail(fault);
                 report.cold = Some(cold);
@@ -187,7 +193,7 @@ impl Run<'_> {
             };
             report.last_sizing = Some((num_words, tokens));
             let off = tokens.abs_diff(input_len);
-            if off * 100 <= input_len {
+            if off.saturating_mul(100) <= input_len {
                 return (num_words, sizing);
             }
             num_words = words_for(input_len, num_words, tokens);

@@ -93,14 +93,17 @@ impl StreamReader {
             self.event(at, &event)?;
         }
         let tokens = self.reply.completion_tokens;
-        if tokens > ENDLESS_FACTOR * self.max_tokens + SPARE_TOKENS {
-            let max_tokens = self.max_tokens;
-            return Err(Fault::new(
-                FaultKind::EndlessStream,
-                format!("{tokens} tokens, where {max_tokens} were requested"),
-            ));
-        }
+        self.check_end(tokens)?;
         Ok(Progress { has_tokens: tokens > before, is_done: self.is_done })
+    }
+
+    /// Refuses far more tokens than were requested.
+    fn check_end(&self, tokens: u64) -> Result<(), Fault> {
+        let max_tokens = self.max_tokens;
+        if tokens <= ENDLESS_FACTOR * max_tokens + SPARE_TOKENS {
+            return Ok(());
+        }
+        Err(Fault::new(FaultKind::EndlessStream, format!("{tokens} tokens, where {max_tokens} were requested")))
     }
 
     /// Whether any event has come.
@@ -123,6 +126,7 @@ impl StreamReader {
         if let Some(event) = last {
             self.event(at, &event)?;
         }
+        self.check_end(self.usage.and_then(|usage| usage.completion_tokens).unwrap_or(0))?;
         let StreamReader { usage, text_chunks, empty_chunks, is_done, max_tokens, .. } = self;
         let reply = &mut self.reply;
         if !is_done && reply.finish_reason.is_none() {
@@ -222,10 +226,10 @@ impl StreamReader {
             let left = PREVIEW_CHARS - self.reply.preview.len();
             self.reply.preview.extend(text.chars().take(left));
         }
-        self.reply.completion_tokens += tokens;
+        self.reply.completion_tokens = self.reply.completion_tokens.saturating_add(tokens);
         let since = at.saturating_sub(std::mem::replace(&mut self.latest, at));
         match self.reply.chunks.last_mut() {
-            Some(last) if since < SAME_READ => last.tokens += tokens,
+            Some(last) if since < SAME_READ => last.tokens = last.tokens.saturating_add(tokens),
             _ => self.reply.chunks.push(TokenChunk { at, tokens }),
         }
     }
@@ -248,7 +252,7 @@ fn saturating_u32(count: u64) -> u32 {
 
 /// Brings the sum of the chunks' tokens up to `reported`, as evenly as it goes, later chunks first: the server counts in the end alone.
 fn spread(chunks: &mut [TokenChunk], reported: u64) {
-    let sum: u64 = chunks.iter().map(|chunk| chunk.tokens).sum();
+    let sum = chunks.iter().fold(0, |sum: u64, chunk| sum.saturating_add(chunk.tokens));
     let (missing, count) = (reported.saturating_sub(sum), chunks.len() as u64);
     for (index, chunk) in (0_u64..).zip(chunks.iter_mut().rev()) {
         chunk.tokens += missing.checked_div(count).unwrap_or(0) + u64::from(missing.checked_rem(count) > Some(index));
@@ -331,6 +335,19 @@ mod tests {
         let reply = read(4, &[&all]).unwrap();
         assert_eq!(chunks(&reply), [(10, 4)]);
         assert_eq!(remarks(&reply), ["no_usage", "buffered"]);
+    }
+
+    #[test]
+    fn counts_that_no_stream_has_are_endless() {
+        let usage = |n: u64| format!(", \"usage\": {{\"completion_tokens\": {n}}}");
+        let end =
+            |n: u64| END.replace("data: [DONE]", &format!("data: {{\"choices\": []{}}}\n\ndata: [DONE]", usage(n)));
+        // Chunks of one read are added up, and this sum exceeds 64 bits.
+        let wraps = text("a", &usage(u64::MAX)) + &text("b", "");
+        for pieces in [[wraps.as_str(), END], [&text("a", ""), &end(u64::MAX)], [&text("a", ""), &end(261)]] {
+            assert_eq!(read(1, &pieces).unwrap_err().kind, FaultKind::EndlessStream, "{pieces:?}");
+        }
+        assert_eq!(read(1, &[&text("a", ""), &end(260)]).unwrap().completion_tokens, 260);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! TLS by rustls: which certificates are trusted, and what a failed handshake says.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,10 +57,18 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
+/// Most bytes of a file of authorities.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
     let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let certificates: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| fault(&error))?;
+    let mut pem = Vec::new();
+    let file = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut pem));
+    if file.map_err(|error| fault(&error))? as u64 > MAX_FILE_BYTES {
+        return Err(fault(&"has more than 16 MiB: is it the right file?"));
+    }
+    let certificates: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let certificates = certificates.map_err(|error| fault(&error))?;
     if certificates.is_empty() {
         return Err(fault(&"has no certificate: it must be PEM, with -----BEGIN CERTIFICATE-----"));
     }
@@ -79,9 +88,8 @@ pub(crate) fn handshake_fault(error: &io::Error) -> Fault {
                 FaultKind::TlsWrongName
             }
             CertificateError::UnknownIssuer => FaultKind::TlsUnknownIssuer,
-            // A certificate that signs itself and is no authority.
             CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-                FaultKind::TlsUnknownIssuer
+                FaultKind::TlsAuthority
             }
             _ => FaultKind::TlsFailed,
         },

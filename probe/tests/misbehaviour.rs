@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cases::{Case, of_bodies, of_heads, of_remarks, short};
 use ridgepoint_probe::{Limits, Settings, Target, Trust, probe};
 use support::mock::{Handler, Mock, Wrap, stream};
-use support::tls::{certificate, wrap};
+use support::tls::{authority, certificate, wrap};
 
 /// Time in which every case must have ended, on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
@@ -125,8 +125,9 @@ fn certificates_that_are_wrong_have_a_name() {
         ("self-signed", "localhost", 2100, false, "tls_unknown_issuer"),
         ("expired", "localhost", 2020, true, "tls_expired"),
         ("of another host", "elsewhere.example", 2100, true, "tls_wrong_name"),
+        ("an authority's own", "localhost", 2100, true, "tls_authority"),
     ] {
-        let certificate = certificate(host, last_year);
+        let certificate = if expected == "tls_authority" { authority(host) } else { certificate(host, last_year) };
         let mock = Mock::with("127.0.0.1:0", wrap(&certificate), Arc::clone(&ok)).unwrap();
         let path = folder.path().join(format!("{name}.pem"));
         std::fs::write(&path, &certificate.authority_pem).unwrap();

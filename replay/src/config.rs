@@ -1,6 +1,6 @@
 //! Configuration of the scheduler and the KV cache: vLLM's flags that affect scheduling.
 
-use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::kv_capacity::{KvCapacity, blocks_of_windows};
 use ridgepoint::{Deployment, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,12 @@ pub struct EngineConfig {
     /// Blocks of a running request in addition to those of its tokens: for the states of a hybrid model, one per group of layers.
     #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
     pub state_blocks_per_request: u32,
+    /// Blocks of a running request for its sliding windows, for each of its blocks of tokens up to `window_blocks`.
+    #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub window_share: f64,
+    /// Most blocks of tokens that a request's sliding windows cover.
+    #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub window_blocks: u32,
     /// Number of KV blocks, including the one that the engine reserves.
     pub num_gpu_blocks: u32,
     /// Arguments that only the scheduler uses.
@@ -36,6 +42,26 @@ pub struct EngineConfig {
     /// KV blocks in host memory; `None` without such a tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_offload: Option<KvOffload>,
+}
+
+/// The blocks of a request for its states and sliding windows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OtherBlocks {
+    states: u32,
+    window_share: f64,
+    window_blocks: u32,
+    block_size: u32,
+}
+
+impl OtherBlocks {
+    /// Returns the number of a request of so many tokens.
+    pub(super) fn of(self, num_tokens: u32) -> u32 {
+        if self.window_blocks == 0 {
+            return self.states;
+        }
+        let of_windows = blocks_of_windows(self.window_share, self.window_blocks, num_tokens.div_ceil(self.block_size));
+        self.states.saturating_add(of_windows)
+    }
 }
 
 /// Bytes of a KV block in the table of the GPU's blocks, and of one with content; measured over replays of 10 to 100 million blocks.
@@ -72,6 +98,8 @@ impl EngineConfig {
             max_model_len,
             block_size: deployment.block_size,
             state_blocks_per_request: 0,
+            window_share: 0.0,
+            window_blocks: 0,
             num_gpu_blocks,
             scheduler: SchedulerOptions::default(),
             pipeline_parallel_size: deployment.pipeline_parallel_size,
@@ -86,7 +114,19 @@ impl EngineConfig {
         EngineConfig {
             block_size: capacity.block_size,
             state_blocks_per_request: capacity.state_blocks_per_request,
-            ..EngineConfig::new(deployment, max_model_len, capacity.num_gpu_blocks)
+            window_share: capacity.window_share,
+            window_blocks: capacity.window_blocks,
+            ..EngineConfig::new(deployment, max_model_len, capacity.pool_blocks)
+        }
+    }
+
+    /// Returns the blocks of requests for their states and sliding windows.
+    pub(super) fn other_blocks(&self) -> OtherBlocks {
+        OtherBlocks {
+            states: self.state_blocks_per_request,
+            window_share: self.window_share,
+            window_blocks: self.window_blocks,
+            block_size: self.block_size.max(1),
         }
     }
 
@@ -126,7 +166,7 @@ impl EngineConfig {
             ));
         }
         if self.block_size > 0 {
-            let states = self.state_blocks_per_request;
+            let states = self.other_blocks().of(self.max_model_len);
             let needed = self.max_model_len.div_ceil(self.block_size).saturating_add(states);
             if needed > self.usable_blocks() {
                 let held = u64::from(self.usable_blocks().saturating_sub(states)) * u64::from(self.block_size);

@@ -104,8 +104,10 @@ fn over(mut gpu: Hardware, figures: Keys<'_>) -> Hardware {
             _ => {
                 // The power limit was measured on another chip.
                 gpu.power_limit = None;
-                // Both formats run on the same units.
-                gpu.peaks_dense_flop_per_s.insert(DType::Bfloat16, new);
+                // Both formats run on the same units, if the chip has any for bf16.
+                if let Some(bf16) = gpu.peaks_dense_flop_per_s.get_mut(&DType::Bfloat16) {
+                    *bf16 = new;
+                }
                 gpu.peaks_dense_flop_per_s.insert(DType::Float16, new)
             }
         };

@@ -5,7 +5,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use super::block_pool::{BlockHash, BlockPool};
-use super::config::EngineConfig;
+use super::config::{EngineConfig, OtherBlocks};
 use super::prefix::{hash_content, hash_own};
 use super::slot::Slot;
 use crate::workload::WorkloadRequest;
@@ -15,7 +15,7 @@ use crate::workload::WorkloadRequest;
 pub(super) struct KvCache {
     pub(super) pool: BlockPool,
     block_size: u32,
-    state_blocks: u32,
+    other_blocks: OtherBlocks,
     is_caching: bool,
     /// Blocks found by the last look-up.
     found: Vec<u32>,
@@ -26,7 +26,7 @@ impl KvCache {
         KvCache {
             pool: BlockPool::new(config.usable_blocks()),
             block_size: config.block_size,
-            state_blocks: config.state_blocks_per_request,
+            other_blocks: config.other_blocks(),
             is_caching: config.scheduler.enable_prefix_caching,
             found: Vec::new(),
         }
@@ -37,9 +37,10 @@ impl KvCache {
         num_tokens.div_ceil(self.block_size) - state.blocks.len() as u32 + self.missing_states(state)
     }
 
-    /// Number of blocks that a request still needs for its states.
+    /// Number of blocks that a request still needs for its states and sliding windows.
     pub(super) fn missing_states(&self, state: &Slot) -> u32 {
-        self.state_blocks - state.state_blocks.len() as u32
+        let tokens = state.num_prompt_tokens.saturating_add(state.num_output_tokens);
+        self.other_blocks.of(tokens) - state.state_blocks.len() as u32
     }
 
     /// Hashes the blocks of a new request that other prompts may share. Its content may reach into the tokens that it generates.

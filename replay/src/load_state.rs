@@ -1,6 +1,7 @@
 //! Whether a server keeps up with the load of a replay: the trend of its queue over the load's later half. Uses `record`, `units`.
 #![expect(clippy::indexing_slicing, reason = "positions within lists of the same length")]
 
+use ridgepoint::coverage::LoadKind;
 use ridgepoint::units::ns_to_s;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,8 @@ pub struct QueueTrend {
     pub asked_per_s: f64,
     /// Whether the arrivals are those of sessions.
     pub is_of_sessions: bool,
+    /// Whether the number of unfinished requests does not change: a closed loop.
+    pub is_closed_loop: bool,
 }
 
 impl QueueTrend {
@@ -80,6 +83,11 @@ impl QueueTrend {
         } else {
             LoadState::KeepsUp
         }
+    }
+
+    /// Returns how the load sends its requests.
+    pub fn load_kind(&self) -> LoadKind {
+        if self.is_closed_loop { LoadKind::Closed } else { LoadKind::Open }
     }
 
     /// Returns the rate at which requests or sessions are done.
@@ -154,7 +162,7 @@ impl Replay {
             growth = growth.max(unfinished.growth);
         }
         let ttft = QueueLine::of(&later.iter().map(|record| record.ttft_ms()).collect::<Vec<_>>());
-        let is_closed = unfinished.variance < 1.0;
+        let is_closed_loop = unfinished.variance < 1.0;
         let is_unsettled = (waiting.mean + waiting.growth / 2.0 > MAX_END * chance
             && waiting.dependence > MIN_DEPENDENCE)
             || (ttft.error > MAX_ERROR * ttft.mean && ttft.dependence > MIN_DEPENDENCE_OF_WAITS);
@@ -162,9 +170,10 @@ impl Replay {
             arrivals,
             growth: growth.max(0.0),
             chance,
-            is_unsettled: is_unsettled && !is_closed && !is_of_sessions,
+            is_unsettled: is_unsettled && !is_closed_loop && !is_of_sessions,
             asked_per_s: arrivals / ns_to_s(end_ns - begin_ns),
             is_of_sessions,
+            is_closed_loop,
         })
     }
 }

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_figure_without_a_spread_or_whose_intervals_did_not_hold_has_none() {
-        let found = |name| IntervalCoverage::of(&Engine::parse(name, None).expect("known"), "h100_sxm", false);
+        let found = |name| IntervalCoverage::of(&Engine::parse(name, None).expect("known"), "h100_sxm", None, false);
         let certain = Intervals::of(&Spread::default(), &found("vllm"));
         assert!(certain.ttft.is_none() && certain.tpot.is_none() && certain.e2e.is_none());
         let spread = Spread { tables_sd: 0.1, ..Spread::default() };

@@ -10,9 +10,15 @@
 //! vLLM 0.16.0, `vllm/benchmarks/serve.py`. Lists have an entry per request. `start_times`, `ttfts` and `itls` are in seconds of the
 //! client's clock, and the last gap of a request ends where its response does.
 
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; times are bounded")]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Write};
 
+use ridgepoint::Error;
 use ridgepoint::input::{Input, check, json_error};
+use ridgepoint::units::NS_PER_S;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -26,14 +32,30 @@ pub fn is_result(head: &Head) -> bool {
     head.has("input_lens") || head.has("request_throughput") || (head.has("backend") && has_run())
 }
 
+/// What is wrong with a result that has no lists.
+pub const SUMMARY: &str = "is the summary of a benchmark: it has totals and no requests. Run the benchmark again with --save-detailed \
+                           (vLLM) or --output-details (SGLang)";
+
+/// Whether a file that begins so is a result of SGLang's `bench_serving`, which has vLLM's keys beside its own.
+pub fn is_sglang(head: &Head) -> bool {
+    let own = [
+        "sharegpt_output_len",
+        "accept_length",
+        "mean_e2e_latency_ms",
+        "server_info",
+        "total_output_tokens_retokenized",
+    ];
+    is_result(head) && own.into_iter().any(|key| head.has(key))
+}
+
 /// A request as it was sent.
 pub(crate) struct SentRequest {
     /// Its place in the lists, from 1.
     pub row: usize,
     pub input_len: i64,
     pub output_len: i64,
-    /// When it was sent, s.
-    pub start_time: f64,
+    /// When it was sent, s; `None` in results of older versions.
+    pub start_time: Option<f64>,
     pub has_failed: bool,
 }
 
@@ -51,13 +73,20 @@ struct Sent {
 /// Reads the requests of a result as they were sent, in the order of its lists.
 ///
 /// # Errors
-/// A text that is not JSON, whose lists have entries of another type, are missing, empty or of unequal length.
+/// A text that is not JSON, whose lists have entries of another type, are missing, empty or of unequal length. Start times may be missing.
 pub(crate) fn read_sent(input: Input<'_>) -> ridgepoint::Result<Vec<SentRequest>> {
     let origin = input.origin().to_owned();
     let Sent { input_lens, output_lens, start_times, errors } =
         serde_json::from_reader(input.stream()).map_err(|error| json_error(&origin, error))?;
     let num_requests = input_lens.len();
     let errors = errors.unwrap_or_else(|| vec![None; num_requests]);
+    if num_requests == 0 && output_lens.is_empty() {
+        return Err(Error::parse(origin, SUMMARY));
+    }
+    let start_times: Vec<Option<f64>> = match start_times.is_empty() {
+        true => vec![None; num_requests],
+        false => start_times.into_iter().map(Some).collect(),
+    };
     let lengths = [("output_lens", output_lens.len()), ("start_times", start_times.len()), ("errors", errors.len())];
     let mut problems: Vec<String> = lengths
         .into_iter()
@@ -67,8 +96,8 @@ pub(crate) fn read_sent(input: Input<'_>) -> ridgepoint::Result<Vec<SentRequest>
             _ => format!("{key} has {length} entries, input_lens has {num_requests}"),
         })
         .collect();
-    if !problems.is_empty() || num_requests == 0 {
-        problems.push("run `vllm bench serve` with --save-detailed, of a version that writes the lists".to_owned());
+    if !problems.is_empty() {
+        problems.push("its lists must have an entry for each request: is the file edited?".to_owned());
     }
     check(&origin, problems)?;
     let lists = input_lens.into_iter().zip(output_lens).zip(start_times).zip(errors).zip(1..);
@@ -90,6 +119,8 @@ pub struct Measured {
     pub model_id: Option<String>,
     /// The most requests that the client kept in flight.
     pub max_concurrency: Option<u32>,
+    /// Requests per second, or `inf`.
+    request_rate: Value,
     input_lens: Vec<Value>,
     output_lens: Vec<Value>,
     start_times: Vec<Value>,
@@ -116,34 +147,61 @@ pub struct MeasuredRequest<'a> {
 }
 
 impl Measured {
-    /// Returns the requests in the order of the lists.
+    /// Fills in start times that a result lacks, and returns a note. The client must have sent each request as soon as another one had
+    /// finished. Neither SGLang nor older versions of vLLM write the times.
+    ///
+    /// # Errors
+    /// A result without times whose client sent at a rate, in words.
+    pub fn work_out_starts(&mut self) -> Result<Option<String>, String> {
+        let number = self.input_lens.len();
+        let lists = [&self.output_lens, &self.ttfts, &self.itls];
+        let is_whole = number > 0 && lists.iter().all(|list| list.len() == number);
+        if !self.start_times.is_empty() || !is_whole {
+            return Ok(None);
+        }
+        if self.request_rate != "inf" {
+            return Err("has details without start_times, and its client sent at a rate, so that the times of its requests are unknown: newer \
+                        versions of vLLM write them. Its lengths are a load: simulate takes it as requests with a request_rate"
+                .to_owned());
+        }
+        let at_once = self.max_concurrency.map_or(number, |most| (most as usize).max(1));
+        let seconds = |value: &Value| value.as_f64().filter(|time| (0.0..MAX_LATENCY_S).contains(time)).unwrap_or(0.0);
+        let gaps = |gaps: &Value| gaps.as_array().into_iter().flatten().map(seconds).sum::<f64>();
+        let durations = self.ttfts.iter().zip(&self.itls).map(|(ttft, itls)| seconds(ttft) + gaps(itls));
+        self.start_times = starts_of_loop(durations, at_once).into_iter().map(Value::from).collect();
+        Ok(Some(format!(
+            "the times of requests are worked out, because the result lacks start_times: its client kept {at_once} of them in flight and sent \
+             the next as soon as one had finished"
+        )))
+    }
+
+    /// Returns the requests in the order of the lists. Without a list of errors no request counts as failed.
     ///
     /// # Errors
     /// The lists that are missing, empty or of unequal length, in words.
     pub fn requests(&self) -> Result<impl Iterator<Item = MeasuredRequest<'_>>, Vec<String>> {
         let Measured { input_lens, output_lens, start_times, ttfts, itls, errors, .. } = self;
         let num_requests = input_lens.len();
+        if num_requests == 0 && output_lens.is_empty() {
+            return Err(vec![SUMMARY.to_owned()]);
+        }
         let lists = [
             ("input_lens", input_lens),
             ("output_lens", output_lens),
             ("start_times", start_times),
             ("ttfts", ttfts),
             ("itls", itls),
-            ("errors", errors),
+            ("errors", if errors.is_empty() { input_lens } else { errors }),
         ];
-        let problem = |(key, list): (&str, &Vec<Value>)| {
-            let length = list.len();
-            (length == 0 || length != num_requests).then(|| {
-                format!(
-                    "{key} has {length} entries, input_lens has {num_requests}: run `vllm bench serve` with --save-detailed, of a \
-                     version that writes {key}"
-                )
-            })
-        };
-        let problems: Vec<String> = lists.into_iter().filter_map(problem).collect();
-        if !problems.is_empty() {
-            return Err(problems);
+        let unequal: Vec<String> = lists
+            .into_iter()
+            .filter(|(_, list)| list.len() != num_requests || list.is_empty())
+            .map(|(key, list)| format!("{key} has {} entries, input_lens has {num_requests}", list.len()))
+            .collect();
+        if !unequal.is_empty() {
+            return Err(vec![format!("{}: its lists need an entry for each request", unequal.join(", "))]);
         }
+        let errors = errors.iter().chain(std::iter::repeat(&Value::Null));
         let sent = input_lens.iter().zip(output_lens).zip(start_times);
         let answers = ttfts.iter().zip(itls).zip(errors);
         Ok(sent.zip(answers).map(|(((input_len, output_len), start_time), ((ttft, itls), error))| MeasuredRequest {
@@ -155,6 +213,21 @@ impl Measured {
             error,
         }))
     }
+}
+
+/// Longest part of a request's time that counts, s.
+const MAX_LATENCY_S: f64 = 1e7;
+
+/// When a client that keeps `at_once` requests in flight sends requests of these durations, s.
+fn starts_of_loop(durations_s: impl Iterator<Item = f64>, at_once: usize) -> Vec<f64> {
+    let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+    let start = |duration_s: f64| {
+        let start_ns = if ends.len() < at_once { 0 } else { ends.pop().map_or(0, |Reverse(end_ns)| end_ns) };
+        let start_s = start_ns as f64 / NS_PER_S as f64;
+        ends.push(Reverse(((start_s + duration_s) * NS_PER_S as f64).round() as u64));
+        start_s
+    };
+    durations_s.map(start).collect()
 }
 
 /// A result as it is written. What is `None` is null, unless it says otherwise.
@@ -238,6 +311,13 @@ impl Written<'_> {
 mod tests {
     use super::*;
     use crate::input::head;
+
+    #[test]
+    fn a_loop_sends_the_next_when_one_has_finished() {
+        // Two in flight: the first ends at 3 s, the second at 1, the third at 1 + 4 = 5.
+        assert_eq!(starts_of_loop([3.0, 1.0, 4.0, 1.0].into_iter(), 2), [0.0, 0.0, 1.0, 3.0]);
+        assert_eq!(starts_of_loop([3.0, 1.0].into_iter(), 5), [0.0, 0.0]);
+    }
 
     #[test]
     fn a_result_is_known_by_what_its_beginning_holds() {

@@ -71,7 +71,7 @@ pub async fn kv_capacity(
 
 fn evaluated(of: ResolvedServer) -> Result<KvCapacityAnswer, Error> {
     let ResolvedServer { server, model, hardware, notes, options, .. } = of;
-    let deployment = server.deployment;
+    let deployment = server.deployment_on(&model, &hardware, &options.engine);
     let capacity = KvCapacity::estimate(&model, &hardware, &deployment, &options.engine)?;
     let problems = match KvCapacity::for_engine(&model, &hardware, &deployment, &options.engine) {
         Ok(_) => Vec::new(),

@@ -78,9 +78,10 @@ async fn compiled(app: &App, limits: RequestLimits, server: &Arc<ServerKeys>) ->
 fn compile(server: &ServerKeys, data_dir: Option<&Path>) -> Result<Compiled, Problem> {
     let found = server.find(data_dir, &KEYS)?;
     let options = Options { operators_only: true, ..found.options };
-    let deployment = found.server.deployment;
-    let steps = StepModel::with_options(&found.model, &found.hardware, &deployment, &options)?;
-    let served = Served { model: found.model, hardware: found.hardware, deployment, steps };
+    let hardware = options.gpu(&found.hardware)?;
+    let deployment = found.server.deployment_on(&found.model, &hardware, &options.engine);
+    let steps = StepModel::with_options(&found.model, &hardware, &deployment, &options)?;
+    let served = Served { model: found.model, hardware, deployment, steps };
     Ok(Compiled { served: Arc::new(served), efficiency: options.efficiency, notes: found.notes })
 }
 

@@ -55,7 +55,7 @@ impl ServerKeys {
         let (options, mut server) =
             read.map_err(|errors| Problem::from(errors).reworded(|problem| misspelt(problem, of_route)))?;
         server.names_only = true;
-        let model = match described.model() {
+        let model = match described.model(server.as_family.as_deref()) {
             Some(model) => model.map(|model| (model, Vec::new())),
             None => server.find_model(data_dir),
         };
@@ -86,14 +86,14 @@ impl Described {
     }
 
     /// The model, if it is described.
-    pub fn model(&self) -> Option<Result<Model>> {
+    pub fn model(&self, as_family: Option<&str>) -> Option<Result<Model>> {
         let config = self.model.as_ref()?;
         if self.has_precision {
             let problem = "precision chooses a variant of a model that is named; the config.json in `model` has its own \
                            quantization_config";
             return Some(Err(Error::invalid(ORIGIN, vec![problem.to_owned()])));
         }
-        Some(Model::from_config_str(OWN_MODEL, "model", &config.to_string(), None))
+        Some(Model::from_config_as(OWN_MODEL, "model", &config.to_string(), None, as_family))
     }
 
     /// The GPU, if it is described.
@@ -115,7 +115,7 @@ fn named_in_place(map: &mut Map<String, Value>, key: &str, name: &str) -> Option
 
 /// A better text for the problem of a key that is close to one of the route's own.
 fn misspelt(problem: &str, of_route: &[&str]) -> Option<String> {
-    let (key, _) = problem.split_once(" is not a known key: known are")?;
+    let (key, _) = problem.split_once(" is not a known key: `ridgepoint arguments`")?;
     let hint = did_you_mean(key, of_route.iter().copied().chain(prediction_arguments().modelled_names()))?;
     Some(format!("{key} is not a known key: {hint}"))
 }
@@ -196,7 +196,7 @@ mod tests {
             ("tensor_paralel_size", "did you mean tensor_parallel_size?"),
             ("decod", "did you mean decode?"),
             ("corection", "did you mean correction?"),
-            ("zzz", "known are"),
+            ("zzz", "lists the known ones"),
         ] {
             let mut body = json!({"model": "llama-3.1-8b", "hardware": "h100"});
             body[key] = 1.into();

@@ -192,7 +192,7 @@ struct SimulateRequest {
 
 enum RequestedLoad {
     Generated(Load),
-    Requests(Vec<u8>),
+    Requests(Vec<u8>, GeneratedLoad),
     Profile(String),
 }
 
@@ -203,11 +203,10 @@ impl SimulateRequest {
         let keys = given.keys(&log);
         let sources: Vec<&str> =
             ["request_rate", "concurrency", "requests", "profile"].into_iter().filter(|key| keys.has(key)).collect();
+        let generated = GeneratedLoad::from_given(&given);
         let load = match sources.as_slice() {
-            ["request_rate"] | ["concurrency"] => {
-                Some(RequestedLoad::Generated(Load::Generated(GeneratedLoad::from_given(&given))))
-            }
-            [file] => described(&keys, file),
+            ["request_rate"] | ["concurrency"] => Some(RequestedLoad::Generated(Load::Generated(generated))),
+            [file] | ["request_rate" | "concurrency", file @ "requests"] => described(&keys, file, generated),
             _ => {
                 let found = if sources.is_empty() { "no load".to_owned() } else { sources.join(" and ") };
                 log.problem(format!("{found}: give one of request_rate, concurrency, requests and profile"));
@@ -228,8 +227,9 @@ impl SimulateRequest {
     fn open(&self, replicas: u32, fits: &dyn Fn(u64) -> ridgepoint::Result<()>) -> ridgepoint::Result<OpenedLoad> {
         match &self.load {
             RequestedLoad::Generated(load) => load.open_if(self.seed, replicas, fits),
-            RequestedLoad::Requests(lines) => {
-                OpenedLoad::of_requests(RequestFile::parse("requests", lines, Some(Format::Jsonl))?, replicas, fits)
+            RequestedLoad::Requests(lines, sent) => {
+                let file = RequestFile::parse("requests", lines, Some(Format::Jsonl))?;
+                OpenedLoad::of_requests(file, sent, self.seed, replicas, fits)
             }
             RequestedLoad::Profile(text) => {
                 OpenedLoad::of_profile(Profile::parse("profile", text)?, self.seed, replicas, fits)
@@ -239,7 +239,7 @@ impl SimulateRequest {
 }
 
 /// The text of a file that a body holds as JSON.
-fn described(keys: &Keys<'_>, key: &str) -> Option<RequestedLoad> {
+fn described(keys: &Keys<'_>, key: &str, sent: GeneratedLoad) -> Option<RequestedLoad> {
     if key == "profile" {
         let text = |value: &Value| value.is_object().then(|| value.to_string());
         return keys.read(key, "an object as in a profile of inference-perf", text).map(RequestedLoad::Profile);
@@ -247,5 +247,5 @@ fn described(keys: &Keys<'_>, key: &str) -> Option<RequestedLoad> {
     let shape = r#"a list of requests, as in [{"arrival_ms": 0, "input_len": 800, "output_len": 250}]"#;
     let list = keys.read(key, shape, |value| value.as_array().filter(|list| list.iter().all(Value::is_object)))?;
     let lines: Vec<String> = list.iter().map(Value::to_string).collect();
-    Some(RequestedLoad::Requests(lines.join("\n").into_bytes()))
+    Some(RequestedLoad::Requests(lines.join("\n").into_bytes(), sent))
 }

@@ -60,9 +60,9 @@ pub async fn sweep(
 fn grid(mut map: Map<String, Value>, data_dir: Option<&std::path::Path>) -> Result<Sweep, Problem> {
     let prediction = prediction_arguments().taken(&mut map);
     let described = map.get_mut("server").and_then(Value::as_object_mut).map(Described::taken).unwrap_or_default();
-    let limits = GridLimits { configurations: MOST_CONFIGURATIONS, names_only: true };
+    let limits = GridLimits { configurations: MOST_CONFIGURATIONS, names_only: true, ..GridLimits::default() };
     let grid = Grid::from_keys(ORIGIN, &Value::Object(map), limits);
     let (options, grid) = both(options(&prediction, data_dir), grid)?;
-    let (model, hardware) = both(described.model().transpose(), described.hardware(data_dir).transpose())?;
+    let (model, hardware) = both(described.model(None).transpose(), described.hardware(data_dir).transpose())?;
     Ok(Sweep::with(grid, options, &InPlace { model, hardware })?)
 }

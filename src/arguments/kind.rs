@@ -40,6 +40,8 @@ impl Kind {
         match self {
             Kind::Switch => switch(value).map(Value::Bool),
             Kind::Whole(min, max) => whole(value).filter(|n| (*min..=*max).contains(n)).map(Value::from),
+            // The engine's own choice, as vLLM spells it.
+            Kind::Tokens(..) if value.as_str() == Some("auto") || value.as_i64() == Some(-1) => Some(Value::Null),
             Kind::Tokens(min, max) => {
                 let tokens = value.as_str().and_then(with_suffix).or_else(|| whole(value));
                 tokens.filter(|n| (*min..=*max).contains(n)).map(Value::from)

@@ -50,6 +50,9 @@ pub enum ArgumentSupport {
     Modelled,
     /// It has no influence on times, and is accepted whatever its value is.
     WithoutInfluence,
+    /// It has an influence on times that is small or rare and not modelled: a value that switches something on is noted. The text continues
+    /// the name and the value.
+    Noted(&'static str),
     /// It has an influence that is not modelled: a value that switches something on is refused. The text says why, as in "is not modelled:
     /// there are no LoRA adapters".
     NotModelled(&'static str),
@@ -167,6 +170,12 @@ impl Argument {
     pub const fn without_influence(name: &'static str) -> Self {
         let row = Argument::new(name, Section::Server, "has no influence on times", Kind::Any);
         Argument { support: ArgumentSupport::WithoutInfluence, ..row }
+    }
+
+    /// Returns a row of an argument of vLLM whose influence is noted. `reason` continues the name and the value.
+    pub const fn noted(name: &'static str, reason: &'static str) -> Self {
+        let row = Argument::new(name, Section::Server, reason, Kind::Any);
+        Argument { support: ArgumentSupport::Noted(reason), ..row }
     }
 
     /// Returns a row of an argument of vLLM whose influence is not modelled. `reason` continues the name.

@@ -39,6 +39,11 @@ impl Given {
         self.values.contains_key(field)
     }
 
+    /// Returns the names of the fields that were given.
+    pub fn names(&self) -> std::collections::BTreeSet<String> {
+        self.values.keys().cloned().collect()
+    }
+
     /// Returns the values, each in the form of its kind.
     pub fn values(&self) -> &Map<String, Value> {
         &self.values
@@ -105,8 +110,19 @@ impl ArgumentRows {
         if let Some(at) = place(name) {
             return Some((at, false));
         }
-        let at = place(name.strip_prefix("no_")?)?;
-        self.rows.get(at).filter(|row| matches!(row.kind, Kind::Switch)).map(|_| (at, true))
+        if let Some(at) = name.strip_prefix("no_").and_then(place) {
+            let is_switch =
+                |row: &&&Argument| matches!(row.kind, Kind::Switch) || row.support != ArgumentSupport::Modelled;
+            return self.rows.get(at).filter(|row| is_switch(row)).map(|_| (at, true));
+        }
+        None
+    }
+
+    /// Returns the name of the row that a flag names as vLLM's parser reads it, by a beginning that begins no other.
+    pub fn name_of_flag(&self, flag: &str) -> Option<&'static str> {
+        let name = spelled(flag);
+        let mut begun = self.rows.iter().filter(|row| row.name.starts_with(&name));
+        self.name_of(flag).or_else(|| begun.next().map(|row| row.name).filter(|_| begun.next().is_none()))
     }
 
     /// Returns the name of the row that a key names, in whatever spelling.
@@ -166,6 +182,11 @@ impl ArgumentRows {
             } else if let Some(place) = self.find(self.without_object(&name)) {
                 let entry = SourceValue { written: key.into(), name, value: Cow::Borrowed(value), is_negated: place.1 };
                 self.enter(&mut found, place, entry, log);
+            } else if name
+                .split_once('.')
+                .is_some_and(|(object, _)| self.rows.iter().any(|row| row.within == Some(object)))
+            {
+                log.note(format!("{} has no influence here", cut(&name)));
             } else {
                 unknown.push(name);
             }
@@ -185,11 +206,17 @@ impl ArgumentRows {
         self.rows.get(at).is_some_and(|row| row.within == Some(object))
     }
 
-    /// Returns the argument of a dotted key, as in `compilation_config.cudagraph_mode`.
+    /// Returns the argument of a dotted key: one that is nested, as in `compilation_config.cudagraph_mode`, or an object that is not modelled,
+    /// as in `limit_mm_per_prompt.video`.
     fn without_object<'k>(&self, name: &'k str) -> &'k str {
         let Some((object, nested)) = name.split_once('.') else { return name };
         let is_nested = self.rows.iter().any(|row| row.within == Some(object) && row.name == nested);
-        if is_nested { nested } else { name }
+        let is_object = |row: &&&Argument| row.name == object && row.support != ArgumentSupport::Modelled;
+        match (is_nested, self.rows.iter().find(is_object)) {
+            (true, _) => nested,
+            (false, Some(_)) => object,
+            (false, None) => name,
+        }
     }
 
     /// Records a value of a row; several names of one setting must agree.
@@ -223,14 +250,21 @@ impl ArgumentRows {
         let missing: Vec<&str> =
             self.rows.iter().filter(|row| row.is_required && !keys.has(row.name)).map(|row| row.name).collect();
         keys.require(&missing);
+        let mut without_influence = Vec::new();
         for (at, entry) in found {
             let Some(row) = self.rows.get(*at) else { continue };
             let name = keys.path_of(&entry.name);
             match row.support {
-                ArgumentSupport::WithoutInfluence => continue,
-                ArgumentSupport::NotModelled(reason) => {
-                    if is_set(&entry.value) && !row.off.iter().any(|off| is_text(&entry.value, off)) {
-                        log.problem_of(name, format_args!("= {} {reason}", shown(&entry.value)));
+                ArgumentSupport::WithoutInfluence => {
+                    without_influence.push(row.name);
+                    continue;
+                }
+                ArgumentSupport::Noted(reason) | ArgumentSupport::NotModelled(reason) => {
+                    let is_on = is_set(&entry.value) && !row.off.iter().any(|off| is_text(&entry.value, off));
+                    match row.support {
+                        _ if !is_on => {}
+                        ArgumentSupport::Noted(_) => log.note(format!("{name} = {} {reason}", shown(&entry.value))),
+                        _ => log.problem_of(name, format_args!("= {} {reason}", shown(&entry.value))),
                     }
                     continue;
                 }
@@ -245,6 +279,11 @@ impl ArgumentRows {
                 _ => value,
             };
             values.insert(row.sets.to_owned(), value);
+        }
+        if !without_influence.is_empty() {
+            let (number, names) = (without_influence.len(), without_influence.join(", "));
+            let (s, have) = if number == 1 { ("", "has") } else { ("s", "have") };
+            log.note(format!("{number} argument{s} {have} no influence on times: {names}"));
         }
         for row in self.rows.iter().filter(|row| keys.has(row.name)) {
             for (other, reason) in row.excludes.iter().filter(|(other, _)| keys.has(other)) {
@@ -267,7 +306,7 @@ impl ArgumentRows {
             // The problems beyond these are counted, not shown.
             let hint =
                 if at < MAX_PROBLEMS { did_you_mean(name, modelled.iter().copied()) } else { Some(String::new()) };
-            let hint = hint.unwrap_or_else(|| format!("known are {}", modelled.join(", ")));
+            let hint = hint.unwrap_or_else(|| "`ridgepoint arguments` lists the known ones".to_owned());
             log.problem_of(keys.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }
     }

@@ -110,13 +110,13 @@ fn values_outside_their_bounds_are_named_with_what_is_allowed() {
         (set(Term::Experts, "value", 5.0), "coefficients.experts.value = 5 must be from 0.3 to 3"),
         (set(Term::Experts, "value", 0.29), "coefficients.experts.value = 0.29 must be from 0.3 to 3"),
         (set(Term::Experts, "value", f64::NAN), "coefficients.experts.value = NaN must be from 0.3 to 3"),
-        (set(Term::Tokens, "value", -0.5), "coefficients.token_us.value = -0.5 must be from 0 to 1000000"),
-        (set(Term::Tokens, "value", f64::INFINITY), "coefficients.token_us.value = inf must be"),
-        (set(Term::Tokens, "value", 1e15), "coefficients.token_us.value = 1000000000000000 must be"),
-        (set(Term::Tokens, "sd", -1.0), "coefficients.token_us.sd = -1 must be from 0 to 100"),
-        (set(Term::Tokens, "sd", f64::NAN), "coefficients.token_us.sd = NaN must be from 0 to 100"),
-        (set(Term::Tokens, "sd", 1e5), "coefficients.token_us.sd = 100000 must be from 0 to 100"),
-        (set(Term::Tokens, "sd", 1e200), "coefficients.token_us.sd = 1000"),
+        (set(Term::PromptTokens, "value", -0.5), "coefficients.prompt_token_us.value = -0.5 must be from 0 to 1000000"),
+        (set(Term::PromptTokens, "value", f64::INFINITY), "coefficients.prompt_token_us.value = inf must be"),
+        (set(Term::PromptTokens, "value", 1e15), "coefficients.prompt_token_us.value = 1000000000000000 must be"),
+        (set(Term::PromptTokens, "sd", -1.0), "coefficients.prompt_token_us.sd = -1 must be from 0 to 100"),
+        (set(Term::PromptTokens, "sd", f64::NAN), "coefficients.prompt_token_us.sd = NaN must be from 0 to 100"),
+        (set(Term::PromptTokens, "sd", 1e5), "coefficients.prompt_token_us.sd = 100000 must be from 0 to 100"),
+        (set(Term::PromptTokens, "sd", 1e200), "coefficients.prompt_token_us.sd = 1000"),
     ] {
         let problems = problems(&text);
         assert!(problems.len() == 1 && problems[0].starts_with(said), "{said}: {problems:?}");
@@ -187,7 +187,7 @@ fn every_problem_is_listed_at_once() {
         file["scatter"].as_table_mut().unwrap().insert("step".to_owned(), (-0.1).into());
         file["correlations"][0][0] = 2.0.into();
         let coefficients = file["coefficients"].as_table_mut().unwrap();
-        let renamed = coefficients.remove("token_us").unwrap();
+        let renamed = coefficients.remove("prompt_token_us").unwrap();
         coefficients.insert("tokens_us".to_owned(), renamed);
         coefficients["projections"]["value"] = 5.0.into();
         coefficients["step_us"]["value"] = (-3.0).into();
@@ -198,7 +198,7 @@ fn every_problem_is_listed_at_once() {
         "coefficients.tokens_us is not known; there are projections",
         "coefficients.projections.value = 5",
         "coefficients.step_us.value = -3",
-        "coefficients.token_us is missing",
+        "coefficients.prompt_token_us is missing",
         "correlations[0][0] = 2",
         "host.queueing_us = -1",
         "scatter.step = -0.1",

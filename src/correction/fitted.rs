@@ -8,6 +8,7 @@ use super::basis::Basis;
 use super::host::{HostTimes, Queues};
 use super::range::{FittedRange, OutsideFit};
 use super::term::{NUM_TERMS, Term};
+use crate::engine::Engine;
 use crate::physics::BatchSums;
 
 /// Cap on the relative standard deviation, so that intervals stay finite.
@@ -51,6 +52,19 @@ pub struct Source {
     /// Whether step times hold the host's share: they were fitted on periods of an engine that schedules synchronously, or may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steps_hold_scheduling: bool,
+}
+
+impl Source {
+    /// The engine's versions that were measured, if all are known and none is that of `engine`, whose version counts to its minor part.
+    pub fn other_version_than(&self, engine: &Engine) -> Option<String> {
+        let read = |text: &String| Engine::parse(text, None).or_else(|| Engine::parse("vllm", Some(text)));
+        let fitted: Option<Vec<Engine>> = self.engine_versions.iter().map(read).collect();
+        let fitted = fitted.filter(|fitted| !fitted.is_empty() && fitted.iter().all(Engine::has_version))?;
+        (engine.has_version() && !fitted.contains(engine)).then(|| {
+            let names: Vec<String> = fitted.iter().map(ToString::to_string).collect();
+            names.join(", ")
+        })
+    }
 }
 
 /// Scatter of what was measured around predictions: standard deviations of ln(measured / predicted), for models that the

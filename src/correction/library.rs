@@ -26,6 +26,13 @@ pub fn builtin_corrections() -> Result<&'static [Correction]> {
     BUILTIN.as_deref().map_err(|error| Error::parse("built-in corrections", error.to_string()))
 }
 
+impl Correction {
+    /// Whether it is one of those that are built in.
+    pub fn is_builtin(&self) -> bool {
+        builtin_corrections().is_ok_and(|builtin| builtin.contains(self))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

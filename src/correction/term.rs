@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::physics::OperatorGroup;
+use crate::physics::{Operator, OperatorGroup, OperatorKind};
 
 /// Largest price, µs per count: no count of a step takes a second.
 const MAX_PRICE_US: f64 = 1e6;
@@ -12,7 +12,7 @@ const MAX_PRICE_US: f64 = 1e6;
 const MAX_PRIOR_SDS: f64 = 100.0;
 
 /// Number of [`Term`]s.
-pub const NUM_TERMS: usize = 14;
+pub const NUM_TERMS: usize = 17;
 
 /// A term of a step's time.
 ///
@@ -33,14 +33,20 @@ pub enum Term {
     SmallKernels,
     /// Time of the sampler's kernels.
     Sampling,
+    /// [`Term::Projections`] of steps with prefill chunks: many rows are bound by compute, few by memory.
+    ProjectionsWithChunks,
+    /// [`Term::Experts`] of steps with prefill chunks.
+    ExpertsWithChunks,
+    /// [`Term::SmallKernels`] of steps with prefill chunks.
+    SmallKernelsWithChunks,
     /// Steps: 1.
     Steps,
     /// Layers.
     Layers,
     /// Requests in the step.
     Requests,
-    /// Scheduled tokens.
-    Tokens,
+    /// Tokens of prefill chunks. What a decode costs by itself is a request's price.
+    PromptTokens,
     /// Requests with a prefill chunk.
     PrefillRequests,
     /// Layers, where attention is launched between piecewise graphs.
@@ -58,10 +64,13 @@ const TABLE: [(Term, &str, &str, &str, f64); NUM_TERMS] = [
     (Term::Communication, "communication", "communication", "factor", 0.1),
     (Term::SmallKernels, "small_kernels", "small_kernels", "factor", 0.2),
     (Term::Sampling, "sampling", "sampling", "factor", 0.2),
+    (Term::ProjectionsWithChunks, "projections_with_chunks", "projections", "factor", 0.1),
+    (Term::ExpertsWithChunks, "experts_with_chunks", "experts", "factor", 0.1),
+    (Term::SmallKernelsWithChunks, "small_kernels_with_chunks", "small_kernels", "factor", 0.2),
     (Term::Steps, "step_us", "per_step", "µs per step", 300.0),
     (Term::Layers, "layer_us", "per_layer", "µs per layer", 5.0),
     (Term::Requests, "request_us", "per_request", "µs per request", 10.0),
-    (Term::Tokens, "token_us", "per_token", "µs per scheduled token", 1.0),
+    (Term::PromptTokens, "prompt_token_us", "per_prompt_token", "µs per prompt token in a chunk", 1.0),
     (Term::PrefillRequests, "prefill_request_us", "per_prefill_request", "µs per request with a prompt chunk", 200.0),
     (Term::PiecewiseLayers, "piecewise_layer_us", "per_piecewise_layer", "µs per layer between piecewise graphs", 10.0),
     (Term::PenalisedRequests, "penalised_request_us", "per_penalised_request", "µs per penalised request", 30.0),
@@ -87,6 +96,27 @@ impl Term {
     /// The term of an operator group's time: the first terms are those of the groups, in their order.
     pub const fn of_group(group: OperatorGroup) -> Term {
         Term::ALL[group as usize]
+    }
+
+    /// The term of an operator's time in a step, with prefill chunks or of decodes alone. The LM head has few rows in both.
+    pub const fn of_operator(operator: &Operator, has_chunks: bool) -> Term {
+        let of_sampled = matches!(operator.id.kind, OperatorKind::LmHead | OperatorKind::LmHeadQuant);
+        match (operator.group, has_chunks && !of_sampled) {
+            (OperatorGroup::Projections, true) => Term::ProjectionsWithChunks,
+            (OperatorGroup::Experts, true) => Term::ExpertsWithChunks,
+            (OperatorGroup::SmallKernels, true) => Term::SmallKernelsWithChunks,
+            (group, _) => Term::of_group(group),
+        }
+    }
+
+    /// The term of the same operators in steps with prefill chunks, where that is another.
+    pub fn with_chunks(self) -> Option<Term> {
+        match self {
+            Term::Projections => Some(Term::ProjectionsWithChunks),
+            Term::Experts => Some(Term::ExpertsWithChunks),
+            Term::SmallKernels => Some(Term::SmallKernelsWithChunks),
+            _ => None,
+        }
     }
 
     /// Returns whether its coefficient is a factor on a time, and not a price in µs per count.
@@ -151,7 +181,11 @@ mod tests {
             (OperatorGroup::SmallKernels, "small_kernels"),
             (OperatorGroup::Sampling, "sampling"),
         ] {
-            assert_eq!(Term::of_group(group).name(), name);
+            let term = Term::of_group(group);
+            assert_eq!(term.name(), name);
+            if let Some(chunks) = term.with_chunks() {
+                assert_eq!((chunks.name(), chunks.is_factor()), (format!("{name}_with_chunks").as_str(), true));
+            }
         }
     }
 

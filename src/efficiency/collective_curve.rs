@@ -3,7 +3,7 @@
 use super::chip::Chip;
 use super::collective_model::ExchangeModel;
 use super::provenance::Provenance;
-use super::residual_curve::{Fall, ResidualCurve, SourcedTime};
+use super::residual_curve::{ResidualCurve, SourcedTime, Uneven};
 use super::series::Series;
 use super::series_key::CallShape;
 use crate::physics::communication::{Collective, ExchangeShape, all_reduce_sent_bytes};
@@ -60,8 +60,8 @@ impl CollectiveCurve {
     }
 
     /// Rows near a message that fall.
-    pub fn fall_near(&self, message_bytes: f64) -> Option<Fall> {
-        self.curve.fall_near(message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio))
+    pub fn uneven_near(&self, message_bytes: f64) -> Option<Uneven> {
+        self.curve.uneven_near(message_bytes * self.beyond.map_or(1.0, |beyond| beyond.sent_ratio))
     }
 
     /// Time for a message, counted as [`ExchangeShape`] does.

@@ -8,7 +8,7 @@ use super::gemm_model::GemmRows;
 use super::kernel_model::{CachedKeys, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, BatchedGemmKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
-use super::residual_curve::{Fall, ResidualCurve, SourcedTime};
+use super::residual_curve::{ResidualCurve, SourcedTime, Uneven};
 use super::series::Series;
 use super::series_key::{CallShape, OfSeries};
 use crate::engine::Engine;
@@ -49,8 +49,8 @@ impl GemmCurve {
     }
 
     /// Rows near `m` rows that fall.
-    pub fn fall_near(&self, m: f64) -> Option<Fall> {
-        self.curve.fall_near(m)
+    pub fn uneven_near(&self, m: f64) -> Option<Uneven> {
+        self.curve.uneven_near(m)
     }
 }
 
@@ -243,13 +243,13 @@ impl MoeCurve {
         ((log_time / total).exp(), provenance)
     }
 
-    /// Rows near `tokens` that fall, in tokens of the layer.
-    pub fn fall_near(&self, tokens: f64) -> Option<Fall> {
-        let falls = self.curves.iter().filter_map(|(curve, _, there)| {
-            let Fall { from, to, share } = curve.fall_near(tokens * there)?;
-            Some(Fall { from: from / there, to: to / there, share })
+    /// The most uneven rows near `tokens`, in tokens of the layer.
+    pub fn uneven_near(&self, tokens: f64) -> Option<Uneven> {
+        let pairs = self.curves.iter().filter_map(|(curve, _, there)| {
+            let Uneven { from, to, ratio } = curve.uneven_near(tokens * there)?;
+            Some(Uneven { from: from / there, to: to / there, ratio })
         });
-        falls.max_by(|one, other| one.share.total_cmp(&other.share))
+        pairs.max_by(|one, other| one.share().total_cmp(&other.share()))
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn fallback_gpus(hardware: &Hardware) -> &'static [&'static str] {
         Architecture::Blackwell if is_ultra(hardware) => {
             &["b300_sxm", "gb200", "b200_sxm", "h200_sxm", "h100_sxm", "a100_sxm"]
         }
-        Architecture::Ampere => &["a100_sxm", "h100_sxm", "h200_sxm"],
+        Architecture::Volta | Architecture::Turing | Architecture::Ampere => &["a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Ada => &["l40s", "a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Hopper => &["h100_sxm", "h200_sxm", "a100_sxm"],
         Architecture::Blackwell => &["b200_sxm", "gb200", "b300_sxm", "h200_sxm", "h100_sxm", "a100_sxm"],

@@ -26,6 +26,7 @@ pub mod kernel_model;
 pub mod kernel_time;
 pub mod keys;
 pub mod mixed;
+mod newest_version;
 pub mod overlap;
 mod packed;
 pub mod provenance;
@@ -42,5 +43,6 @@ pub mod table_text;
 pub mod tables;
 
 pub use kernel_time::{EfficiencyMode, Timer};
+pub use newest_version::engine_on;
 pub use provenance::{Bound, OperatorTime, Provenance};
 pub use tables::Tables;

@@ -18,15 +18,25 @@ const CARRIED_NOISE: f64 = 0.01;
 /// Largest log by which rows may fall from one size to the next without a word.
 const SILENT_FALL: f64 = 0.02;
 
-/// Rows that take less time for more work.
+/// Largest log by which rows may rise faster than their sizes without a word: tiles of a kernel that fill up.
+const SILENT_RISE: f64 = 0.2;
+
+/// Neighbouring rows whose times do not go with their sizes: less time for more work, or much more for a little.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fall {
-    /// Size of the slower row, in the units of the table's axis.
+pub struct Uneven {
+    /// Size of one row, in the units of the table's axis.
     pub from: f64,
-    /// Size of the faster one.
+    /// Size of the next.
     pub to: f64,
-    /// Share of its time that the faster one saves.
-    pub share: f64,
+    /// Time of the next over that of the one.
+    pub ratio: f64,
+}
+
+impl Uneven {
+    /// The share of the first row's time by which the next one is off: how much less it takes, or how much more than its size says.
+    pub fn share(&self) -> f64 {
+        if self.ratio < 1.0 { 1.0 - self.ratio } else { self.ratio - self.to / self.from }
+    }
 }
 
 /// A time and its provenance.
@@ -123,15 +133,19 @@ impl ResidualCurve {
         (time_us.clamp(least.exp(), most.exp()), provenance)
     }
 
-    /// The largest fall between neighbouring knots next to `x`, of a curve that is [`ResidualCurve::rising`] but for the noise of its rows.
-    pub(super) fn fall_near(&self, x: f64) -> Option<Fall> {
+    /// The most uneven neighbouring knots next to `x`, of a curve that is [`ResidualCurve::rising`] but for the noise of its rows.
+    pub(super) fn uneven_near(&self, x: f64) -> Option<Uneven> {
         let [knots] = &self.residuals.axes[..] else { return None };
         let (low, _) = self.residuals.place(0, x).knot_and_weight();
         let log = |knot: usize| Some(self.log_modelled.get(knot)? + f64::from(*self.residuals.values.get(knot)?));
-        let fall = |knot: usize| Some((knot, log(knot)? - log(knot + 1)?));
-        let falls = (low.saturating_sub(1)..low + 2).filter_map(fall).filter(|(_, fall)| *fall > SILENT_FALL);
-        let (knot, fall) = falls.max_by(|one, other| one.1.total_cmp(&other.1))?;
-        Some(Fall { from: *knots.get(knot)?, to: *knots.get(knot + 1)?, share: 1.0 - (-fall).exp() })
+        let pair = |knot: usize| {
+            let (from, to) = (*knots.get(knot)?, *knots.get(knot + 1)?);
+            let rise = log(knot + 1)? - log(knot)?;
+            let is_silent = rise > -SILENT_FALL && rise < (to / from).ln() + SILENT_RISE;
+            (!is_silent).then(|| Uneven { from, to, ratio: rise.exp() })
+        };
+        let pairs = (low.saturating_sub(1)..low + 2).filter_map(pair);
+        pairs.max_by(|one, other| one.share().total_cmp(&other.share()))
     }
 
     /// Largest log by which its times may differ from a rising sequence.

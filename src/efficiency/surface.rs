@@ -143,11 +143,11 @@ pub struct CountAxis {
 }
 
 impl CountAxis {
-    /// Knots for 1 to at least `high`.
-    pub fn up_to(high: u64) -> Self {
+    /// Knots for 1 to at least `high`, so many in each octave beyond that number.
+    pub fn up_to(high: u64, per_octave: u64) -> Self {
         let mut knots = vec![1];
         while let Some(last) = knots.last().copied().filter(|last| *last < high) {
-            knots.push(last + (last / 16).checked_ilog2().map_or(1, |octave| 1 << octave));
+            knots.push(last + (last / per_octave).checked_ilog2().map_or(1, |octave| 1 << octave));
         }
         knots.push(knots.last().map_or(1, |last| last + 1));
         CountAxis { knots }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn small_counts_are_knots_and_large_ones_lie_between() {
-        let axis = CountAxis::up_to(1000);
+        let axis = CountAxis::up_to(1000, 16);
         assert_eq!(axis.knots[..32], (1..=32).collect::<Vec<u64>>());
         assert_eq!(axis.knots[32..36], [34, 36, 38, 40]);
         assert_eq!((axis.position(1), axis.position(32), axis.position(35)), ((0, 0.0), (31, 0.0), (32, 0.5)));

@@ -13,6 +13,7 @@ use crate::input::{FileKind, read_text};
 use super::chip::Chip;
 use super::fallback_gpus::{fallback_gpus, is_same_chip};
 use super::family::{FAMILIES, KernelFamily};
+use super::newest_version::engine_on;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader};
@@ -82,6 +83,8 @@ pub struct SeriesMatch<K> {
     pub gpu: String,
     /// Engine whose kernel it is; `None` for one's own tables.
     pub engine: Option<Engine>,
+    /// The version of the wanted engine that has a nearer kernel, which the wanted version is known not to launch.
+    pub nearer_in: Option<Engine>,
     /// That GPU is another one.
     pub is_fallback: bool,
     /// Link between that GPU and others of its kind.
@@ -109,7 +112,8 @@ impl Tables {
         let others = fallback_gpus(hardware).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
-        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: TableCache::default() }
+        let engine = engine_on(engine, hardware);
+        Tables { hardware: hardware.clone(), engine, data_dir, gpus, read: TableCache::default() }
     }
 
     /// The tables of `gpu` alone, borrowed for `hardware`.
@@ -173,7 +177,7 @@ impl Tables {
         Ok(self.nearest(family, is_key, 1, around)?.remove(0))
     }
 
-    /// The series nearest to a kernel by `distance` (smaller is nearer, infinite is unusable): up to
+    /// The series nearest to a kernel by `distance_of` (smaller is nearer, infinite is unusable): up to
     /// `count` of one GPU, at least one, nearest first. A GPU's own series come before any other's. They need not answer away
     /// from the coordinates `around` of their first axes.
     ///
@@ -182,7 +186,7 @@ impl Tables {
     pub fn nearest<K: OfSeries>(
         &self,
         family: &'static KernelFamily,
-        distance: impl Fn(&K) -> f64,
+        distance_of: impl Fn(&K) -> f64,
         count: usize,
         around: &[f64],
     ) -> Result<Vec<SeriesMatch<K>>> {
@@ -192,30 +196,37 @@ impl Tables {
                 let is_parted = |version| engine.as_ref().is_some_and(|of| self.engine.differs_across(of, version));
                 let stand_in = about.stand_in_distance.filter(|_| self.is_other_engine(engine, series));
                 let replaced = if series.replaced_in().is_some_and(is_parted) { REPLACED } else { 0.0 };
-                distance(key) + stand_in.unwrap_or(0.0) + replaced
+                distance_of(key) + stand_in.unwrap_or(0.0) + replaced
             };
             let least_of = |engine: &Option<Engine>, table: &Table| {
                 let series = table.keys.iter().zip(table.header.series.values());
                 series.map(|(key, about)| distance(engine, key, about)).fold(f64::INFINITY, f64::min)
             };
-            let candidates = self.candidates(family, gpu, least_of)?.into_iter();
+            let mut candidates = self.candidates(family, gpu, least_of)?;
+            candidates.retain(|of| of.distance.is_finite());
             // Series of one table: kernels of two engines are not averaged.
-            let best = candidates.filter(|of| of.distance.is_finite()).min_by(|a, b| a.distance.total_cmp(&b.distance));
-            let Some(Candidate { gpu, engine, table, .. }) = best else { continue };
+            let best = candidates.iter().min_by(|a, b| a.distance.total_cmp(&b.distance));
+            let Some(best @ Candidate { gpu, engine, table, .. }) = best else { continue };
+            let least =
+                |of: &Candidate| of.table.keys.iter().filter_map(K::of).map(&distance_of).fold(f64::INFINITY, f64::min);
+            let versions =
+                candidates.iter().filter(|of| of.engine.as_ref().is_some_and(|of| self.engine.has_name_of(of)));
+            let nearer = versions.filter(|of| least(of) < least(best)).min_by(|a, b| least(a).total_cmp(&least(b)));
+            let nearer_in = nearer.and_then(|of| of.engine.clone());
             let series = table.keys.iter().zip(table.header.series.values());
-            let ranked = series.map(|(key, about)| (distance(&engine, key, about), key));
+            let ranked = series.map(|(key, about)| (distance(engine, key, about), key));
             let mut ranked: Vec<(f64, &SeriesKey)> = ranked.filter(|(distance, _)| distance.is_finite()).collect();
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let is_fallback = *gpu != self.hardware.name;
+            let is_fallback = **gpu != self.hardware.name;
             let measured_on =
                 if is_fallback { Cow::Owned(self.gpu_named(gpu)?) } else { Cow::Borrowed(&self.hardware) };
             let mut found = Vec::new();
             for (distance, of) in ranked.into_iter().take(count) {
                 let chip = Chip::new(&measured_on, of.compute_dtype())?;
                 if let (Some(series), Some(key)) = (table.series(of, &chip, around)?, K::of(of).cloned()) {
-                    let (gpu, engine) = (gpu.clone(), engine.clone());
+                    let (gpu, engine, nearer_in) = ((*gpu).clone(), engine.clone(), nearer_in.clone());
                     let link = measured_on.interconnect.map(|link| link.kind);
-                    found.push(SeriesMatch { key, series, gpu, engine, is_fallback, link, distance });
+                    found.push(SeriesMatch { key, series, gpu, engine, nearer_in, is_fallback, link, distance });
                 }
             }
             if !found.is_empty() {
@@ -329,15 +340,12 @@ fn cached(
 ) -> Result<Option<Arc<Table>>> {
     let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
     let place = (gpu.to_owned(), folder, family.operator);
-    let known = lock().get(&place).cloned();
-    match known {
-        Some(table) => Ok(table),
-        None => {
-            let table = read()?.map(Arc::new);
-            lock().insert(place, table.clone());
-            Ok(table)
-        }
+    if let Some(known) = lock().get(&place).cloned() {
+        return Ok(known);
     }
+    let table = read()?.map(Arc::new);
+    lock().insert(place, table.clone());
+    Ok(table)
 }
 
 /// The table of a data directory; `None` if it has none.

@@ -134,10 +134,16 @@ fn siblings<'a>(gpu: &Hardware, gpus: impl Iterator<Item = &'a Hardware>) -> Vec
     each_once(others.map(|other| other.name.as_str()))
 }
 
-/// The common name of editions and form factors: the card without its edition, or else maker and chip, as `NVIDIA H100`.
+/// The common name of editions and form factors: the card without its edition, or else maker and chip, as `NVIDIA H100`. The chip is the
+/// first word with a digit, so that `NVIDIA GeForce RTX 4090` is no other card of `NVIDIA GeForce RTX 5090`.
 fn family_of(gpu: &Hardware) -> &str {
     let name = gpu.display_name.as_str();
-    let chip = || name.match_indices(' ').nth(1).and_then(|(end, _)| name.get(..end)).unwrap_or(name);
+    let chip = || {
+        let digit = name.find(|letter: char| letter.is_ascii_digit())?;
+        let end = name.get(digit..)?.find(' ').map(|len| digit + len)?;
+        name.get(..end)
+    };
+    let chip = || chip().unwrap_or(name);
     split_edition(name).map_or_else(chip, |(family, _)| family)
 }
 

@@ -10,9 +10,13 @@
 //! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
 //! - `interconnect.num_gpus` is how many GPUs the link joins, 8 if it is left out. Groups of ranks beyond it need `[network]`: the network
 //!   card that a server has for each GPU. `num_gpus_per_host` is how many of them one host has, the same up to 8.
+//! - `peer_access` of `[interconnect]` says whether GPUs over PCIe read each other's memory. Left out, it depends on the host, is assumed by the
+//!   card's kind, and widens intervals.
+//! - `board_watt` is the power that the board may draw as it ships.
+//! - Some parts are sold with capped peaks (H20). Their files have the published peaks, though units × rate × clock gives others.
 //! - `[power_limit]` is measured: what the matrix units sustain within the board's power, in FLOP/s by format and bytes/s. The datasheet has no such
 //!   figure; without the section, products have no bound of this kind.
-//! - A figure that is decades away from every real chip's is refused, as is a bf16 peak that the units cannot reach.
+//! - A figure that is decades away from every real chip's is refused, as is a 16-bit peak that the units cannot reach.
 //!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
 //! - `architecture = "cpu"` describes a CPU: `sm_count` is its cores, `hbm_…` its memory, `l2_bytes` its last-level cache, and
 //!   `[interconnect]` may be left out.
@@ -30,10 +34,13 @@
 mod builtin_mismatch;
 mod catalogue;
 mod parse;
+mod peers;
 pub(crate) mod plausible;
+mod power;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
+pub use peers::PeerAccess;
 pub use spec::{
     Architecture, HostLink, HostLinkKind, Interconnect, InterconnectKind, Network, NetworkKind, PowerLimit,
 };

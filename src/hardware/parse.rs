@@ -39,7 +39,7 @@ impl Hardware {
     /// # Errors
     /// `ErrorKind::Parse` with line and column for text that is not TOML. `ErrorKind::Invalid` with every unknown,
     /// missing, non-positive or non-finite value, with figures decades away from those of any chip unless the file has
-    /// `allow_unusual_figures = true`, with a bf16 peak that the units cannot reach, and with an fp8 peak below the bf16
+    /// `allow_unusual_figures = true`, with a 16-bit peak that the units cannot reach, and with an fp8 peak below the bf16
     /// peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
         Hardware::from_keys(name, origin, &parse_toml(origin, text)?)
@@ -105,8 +105,12 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     let interconnect = link.map(|link| {
         let num_gpus = link.whole("num_gpus", 1..=u32::MAX).unwrap_or(SERVER_GPUS);
         let num_gpus_per_host = link.whole("num_gpus_per_host", 1..=num_gpus).unwrap_or(num_gpus.min(SERVER_GPUS));
+        let peer_access = link.flag("peer_access");
+        if peer_access.is_some() && link.text("kind") == Some("nvlink") {
+            link.problem("peer_access", "is of PCIe alone: GPUs over NVLink always read each other's memory");
+        }
         let (kind, unidirectional_bytes_per_s) = read_link(link, strictness, InterconnectKind::Pcie, &mut sources);
-        Interconnect { kind, unidirectional_bytes_per_s, num_gpus, num_gpus_per_host }
+        Interconnect { kind, unidirectional_bytes_per_s, num_gpus, num_gpus_per_host, peer_access }
     });
     let network = network.map(|network| {
         let (kind, unidirectional_bytes_per_s) = read_link(network, strictness, NetworkKind::Rdma, &mut sources);
@@ -137,6 +141,9 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         hbm_bytes_per_s: required(strictness, &datasheet, "hbm_bytes_per_s"),
         hbm_capacity_bytes: required(strictness, &datasheet, "hbm_capacity_bytes"),
         ecc_bytes: optional("ecc_bytes"),
+        reported_bytes: optional("reported_bytes"),
+        board_watt: optional("board_watt"),
+        power_limit_watt: None,
         peaks_dense_flop_per_s: peaks,
         interconnect,
         network,
@@ -201,6 +208,9 @@ fn required(strictness: Strictness, section: &Keys<'_>, key: &str) -> f64 {
 fn check(hardware: &Hardware, datasheet: &Keys<'_>) {
     if hardware.ecc_bytes.is_some_and(|bytes| bytes >= hardware.hbm_capacity_bytes) {
         datasheet.problem("ecc_bytes", "must be less than hbm_capacity_bytes");
+    }
+    if hardware.reported_bytes.is_some_and(|bytes| bytes > hardware.hbm_capacity_bytes) {
+        datasheet.problem("reported_bytes", "must be at most hbm_capacity_bytes");
     }
     let (bf16, fp16) = ("peak_bf16_dense_flop_per_s", "peak_fp16_dense_flop_per_s");
     if !datasheet.has(bf16) && !datasheet.has(fp16) {

@@ -7,16 +7,18 @@ use crate::input::Keys;
 /// Key, least value, greatest value and unit of each figure.
 ///
 /// # Source
-/// The chips of `hardware/*.toml` have links of 32 GB/s to 900 GB/s, L2 caches of 6 MiB to 128 MiB, clocks of 1.4 GHz to
-/// 2.6 GHz, memories of 24 GiB to 180 GiB at 0.3 TB/s to 8 TB/s, and peaks of 19.5 TFLOP/s to 9 PFLOP/s. One to three decades
-/// on either side leave room for older, smaller and future chips.
-const FIGURES: [(&str, f64, f64, &str); 8] = [
+/// The chips of `hardware/*.toml` have links of 16 GB/s to 900 GB/s, L2 caches of 4 MiB to 128 MiB, clocks of 1.4 GHz to
+/// 2.6 GHz, memories of 16 GiB to 279 GiB at 0.3 TB/s to 8 TB/s, boards of 70 W to 1,400 W, and peaks of 8.1 TFLOP/s to 15 PFLOP/s. One to
+/// three decades on either side leave room for older, smaller and future chips.
+const FIGURES: [(&str, f64, f64, &str); 10] = [
     ("unidirectional_bytes_per_s", 1e9, 1e14, "B/s"),
     ("l2_bytes", 1e5, 1e11, "B"),
     ("boost_clock_hz", 1e8, 1e11, "Hz"),
     ("hbm_bytes_per_s", 1e10, 1e15, "B/s"),
     ("hbm_capacity_bytes", 1e9, 1e13, "B"),
     ("ecc_bytes", 1e6, 1e12, "B"),
+    ("reported_bytes", 1e9, 1e13, "B"),
+    ("board_watt", 1.0, 1e5, "W"),
     ("bytes_per_s", 1e10, 1e16, "B/s"),
     (ANY_FORMAT, 1e11, 1e18, "FLOP/s"),
 ];
@@ -91,20 +93,25 @@ fn slip(value: f64, min: f64, max: f64, unit: &str) -> String {
 ///
 /// # Source
 /// NVIDIA's architecture whitepapers: 1,024 fused multiply-adds of A100, twice as many with each later data-centre generation,
-/// 512 of AD102 and GB202. Intel's AMX, the widest unit of a CPU's core: a 16 × 16 × 32 product in 16 cycles.
+/// 512 of V100, of Turing, AD102 and GB202. Intel's AMX, the widest unit of a CPU's core: a 16 × 16 × 32 product in 16 cycles.
 fn flop_per_sm_and_clock(architecture: Architecture) -> f64 {
     match architecture {
         Architecture::Ampere => 2048.0,
         Architecture::Hopper => 4096.0,
         Architecture::Blackwell => 8192.0,
-        Architecture::Ada | Architecture::BlackwellConsumer | Architecture::Cpu => 1024.0,
+        Architecture::Volta
+        | Architecture::Turing
+        | Architecture::Ada
+        | Architecture::BlackwellConsumer
+        | Architecture::Cpu => 1024.0,
     }
 }
 
-/// Checks the bf16 peak, which is in `key`, against the units that reach it.
+/// Checks the 16-bit peak, which is in `key`, against the units that reach it: that of bf16, or of fp16 on a chip without bf16.
 pub fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, remedy: &str) {
     let units = f64::from(hardware.sm_count) * flop_per_sm_and_clock(hardware.architecture) * hardware.boost_clock_hz;
-    let peak = hardware.peaks_dense_flop_per_s.get(&DType::Bfloat16);
+    let peaks = &hardware.peaks_dense_flop_per_s;
+    let peak = peaks.get(&DType::Bfloat16).or_else(|| peaks.get(&DType::Float16));
     if peak.is_some_and(|peak| *peak > units * (1.0 + ROUNDING)) {
         let reason = format!(
             "is more than all SMs reach at the boost clock, {units:.3e} FLOP/s: is it a peak with sparsity? Then halve all peaks{remedy}"
@@ -118,7 +125,9 @@ pub(super) fn check_peaks(hardware: &Hardware, datasheet: &Keys<'_>, strictness:
     let peaks = &hardware.peaks_dense_flop_per_s;
     if !strictness.is_unusual {
         let remedy = "; set allow_unusual_figures = true at the top of the file if it is right";
-        check_16_bit_peak(hardware, datasheet, "peak_bf16_dense_flop_per_s", remedy);
+        let has_bf16 = peaks.contains_key(&DType::Bfloat16);
+        let key = if has_bf16 { "peak_bf16_dense_flop_per_s" } else { "peak_fp16_dense_flop_per_s" };
+        check_16_bit_peak(hardware, datasheet, key, remedy);
     }
     let Some(bf16) = peaks.get(&DType::Bfloat16) else { return };
     if let Some(fp8) = peaks.get(&DType::Fp8)

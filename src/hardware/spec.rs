@@ -13,15 +13,19 @@ use crate::error::{Error, Result};
 #[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Architecture {
-    /// Compute capability 8.0 and 8.6 (A100, A10).
+    /// Compute capability 7.0 (V100). It has no matrix units for bf16.
+    Volta,
+    /// Compute capability 7.5 (T4). It has no matrix units for bf16.
+    Turing,
+    /// Compute capability 8.0 and 8.6 (A100, A10, RTX 3090).
     Ampere,
     /// Compute capability 8.9 (L40S, L4, RTX 4090).
     Ada,
-    /// Compute capability 9.0 (H100, H200).
+    /// Compute capability 9.0 (H100, H200, H20).
     Hopper,
     /// Compute capability 10.0 (B200).
     Blackwell,
-    /// Compute capability 12.0 (RTX PRO 6000).
+    /// Compute capability 12.0 and 12.1 (RTX PRO 6000, RTX 5090, GB10).
     BlackwellConsumer,
     /// A CPU. It borrows no tables: without its own, every time is the datasheet's bound.
     Cpu,
@@ -53,6 +57,10 @@ pub struct Interconnect {
     pub num_gpus: u32,
     /// Of these, GPUs of one host, whose processes share memory: 4 of a tray of an NVL72.
     pub num_gpus_per_host: u32,
+    /// Whether GPUs over PCIe read and write each other's memory, as the file says it; `None` if it depends on the host, and of NVLink, which
+    /// always has it. [`Hardware::peer_access`] has the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_access: Option<bool>,
 }
 
 /// Kind of network between GPUs that no NVLink or PCIe switch joins.
@@ -145,6 +153,15 @@ pub struct Hardware {
     /// Device memory that error correction takes, bytes; `None` if its codes do not lie in this memory (GDDR6: a sixteenth).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecc_bytes: Option<f64>,
+    /// Device memory that the driver reports, bytes; `None` where no report is at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reported_bytes: Option<f64>,
+    /// Power that the board may draw as it ships, W; `None` if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub board_watt: Option<f64>,
+    /// Power limit below it that the peaks are those of, W, as [`Hardware::with_power_limit`] sets it; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_limit_watt: Option<f64>,
     /// Dense peak of the matrix units by the format of the operands, FLOP per second. For `float32` it is that of the vector
     /// units.
     pub peaks_dense_flop_per_s: BTreeMap<DType, f64>,

@@ -12,6 +12,10 @@ use crate::error::{Error, Result};
 
 /// Bytes from which the format of a file is detected.
 const HEAD_BYTES: u64 = 256 << 10;
+/// Most values of JSON in a record, or in a file that is read whole: each takes some 30 bytes, however short its text is.
+const MOST_VALUES: u64 = 20_000_000;
+/// Values that a compressed file may have whatever its length, and for each of its bytes. Records have less than 1 for a byte.
+const VALUES_OF_PACKED: (u64, u64) = (400_000, 8);
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A unit of a file that is read record by record.
@@ -61,7 +65,23 @@ impl<'a> Input<'a> {
     /// # Errors
     /// A file that can't be read, or that is compressed, UTF-16 or no text where its kind is text.
     pub fn new(kind: FileKind, origin: impl Into<String>, rest: impl Read + 'a) -> Result<Self> {
-        let origin = origin.into();
+        Self::of(kind, origin.into(), rest, None)
+    }
+
+    /// [`Input::new`] of a file that `rest` unpacks, of which `packed_bytes` were read. A few bytes become no millions of values.
+    ///
+    /// # Errors
+    /// Those of [`Input::new`].
+    pub fn unpacked(
+        kind: FileKind,
+        origin: impl Into<String>,
+        rest: impl Read + 'a,
+        packed_bytes: Rc<Cell<u64>>,
+    ) -> Result<Self> {
+        Self::of(kind, origin.into(), rest, Some(packed_bytes))
+    }
+
+    fn of(kind: FileKind, origin: String, rest: impl Read + 'a, packed_bytes: Option<Rc<Cell<u64>>>) -> Result<Self> {
         let mut rest: Box<dyn Read + 'a> = Box::new(rest);
         let mut head = read_head(&origin, &mut rest)?;
         if let Some(problem) = not_text(&head).filter(|_| !kind.is_binary()) {
@@ -75,9 +95,20 @@ impl<'a> Input<'a> {
             record: Cell::new(Record::Object),
             bytes: Cell::new(0),
             records: Cell::new(0),
+            values: Cell::new(0),
+            all_values: Cell::new(0),
+            packed_bytes,
+            most: Cell::new(u64::MAX),
         });
         let reader = BufReader::with_capacity(1 << 16, Bounded { head: Cursor::new(head), rest, count });
         Ok(Input { origin, reader })
+    }
+
+    /// Refuses more records than these, if the file's kind allows as many, and returns the counter of the file's records.
+    pub fn at_most(&self, records: u64) -> Rc<RecordCount> {
+        let count = &self.reader.get_ref().count;
+        count.most.set(records);
+        Rc::clone(count)
     }
 
     /// Returns what errors call the file.
@@ -149,21 +180,59 @@ pub fn read_error(origin: &str, error: io::Error) -> Error {
     Error::io(origin, error)
 }
 
-/// Bytes that were read since the last record began, and records.
+/// Bytes and values that were read since the last record began, and records.
 pub struct RecordCount {
     kind: FileKind,
     record: Cell<Record>,
     bytes: Cell<u64>,
     records: Cell<u64>,
+    values: Cell<u64>,
+    /// The values of all records.
+    all_values: Cell<u64>,
+    packed_bytes: Option<Rc<Cell<u64>>>,
+    /// Most records, whatever the kind of file allows.
+    most: Cell<u64>,
 }
 
 impl RecordCount {
+    /// Returns whether the file has more records than its reader was to take.
+    pub fn is_passed(&self) -> bool {
+        self.records.get() > self.most.get()
+    }
+
     /// Counts a record that begins.
     pub fn begin(&self) {
         if matches!(self.kind.limit(), Limit::Records(_)) {
             self.bytes.set(0);
+            self.values.set(0);
         }
         self.records.set(self.records.get().saturating_add(1));
+    }
+
+    /// Counts values of a record. Those of text are counted as it is read, a binary file's by its parser.
+    ///
+    /// # Errors
+    /// More than a record, or a file that is so short, can have.
+    pub fn add_values(&self, values: u64) -> std::result::Result<(), String> {
+        self.values.set(self.values.get().saturating_add(values));
+        self.all_values.set(self.all_values.get().saturating_add(values));
+        self.values_problem().map_or(Ok(()), Err)
+    }
+
+    fn values_problem(&self) -> Option<String> {
+        let name = self.kind.name();
+        if self.values.get() > MOST_VALUES {
+            let what = if matches!(self.kind.limit(), Limit::Bytes(_)) { "" } else { "a record of " };
+            return Some(format!(
+                "has {what}more than {MOST_VALUES} values, the limit of a {name}: is it the right file?"
+            ));
+        }
+        let packed_bytes = self.packed_bytes.as_ref()?.get();
+        let (free, of_byte) = VALUES_OF_PACKED;
+        (self.all_values.get() > free.saturating_add(of_byte.saturating_mul(packed_bytes))).then(|| {
+            let values = self.all_values.get();
+            format!("becomes more than {values} values out of {packed_bytes} bytes of gzip: unpack it if it is the right {name}")
+        })
     }
 
     /// Returns what is too long, if anything is.
@@ -175,6 +244,7 @@ impl RecordCount {
         let (bytes, records) = (self.bytes.get(), self.records.get());
         match (self.kind.limit(), self.record.get().limit()) {
             (Limit::Bytes(limit), _) if bytes > limit => Some(too_many(limit >> 20, "MiB")),
+            _ if self.is_passed() => Some(too_many(self.most.get(), "records")),
             (Limit::Records(limit), _) if records > limit => Some(too_many(limit, "records")),
             (Limit::Records(_), (limit, problem)) if bytes > limit => Some(format!("{problem} (read as a {name})")),
             _ => None,
@@ -194,6 +264,12 @@ impl Read for Bounded<'_> {
         let from_head = self.head.read(buffer)?;
         let read = if from_head > 0 { from_head } else { self.rest.read(buffer)? };
         self.count.bytes.set(self.count.bytes.get().saturating_add(read as u64));
+        if !self.count.kind.is_binary() {
+            let values = buffer.iter().take(read).filter(|byte| matches!(byte, b',' | b'{' | b'[')).count();
+            self.count
+                .add_values(values as u64)
+                .map_err(|problem| io::Error::new(io::ErrorKind::InvalidData, problem))?;
+        }
         match self.count.problem() {
             Some(problem) => Err(io::Error::new(io::ErrorKind::InvalidData, problem)),
             None => Ok(read),
@@ -231,6 +307,22 @@ mod tests {
         });
         let message = read_error("endless", failed.unwrap()).to_string();
         assert!(message.contains("more than 1000000 records, the limit of a file of closed-loop runs"), "{message}");
+    }
+
+    #[test]
+    fn a_record_and_a_short_packed_file_have_a_limit_of_values() {
+        let message = |kind, packed_bytes: Option<u64>| {
+            let (origin, rest) = ("f", io::repeat(b','));
+            let packed = packed_bytes.map(|bytes| Rc::new(Cell::new(bytes)));
+            let (mut reader, _) = Input::of(kind, origin.to_owned(), rest, packed).unwrap().records(Record::Object);
+            read_error(origin, io::copy(&mut reader, &mut io::sink()).unwrap_err()).to_string()
+        };
+        let said = "f: has a record of more than 20000000 values, the limit of a trace or report";
+        assert!(message(FileKind::Trace, None).starts_with(said));
+        assert!(message(FileKind::Trace, Some(u64::MAX)).starts_with(said));
+        assert!(message(FileKind::Batch, None).starts_with("f: has more than 20000000 values, the limit of a batch"));
+        let message = message(FileKind::Trace, Some(60_000));
+        assert!(message.contains("values out of 60000 bytes of gzip: unpack it if"), "{message}");
     }
 
     #[test]

@@ -8,9 +8,12 @@ mod remedy;
 mod state;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub use activation::{forward_bytes, sampling_bytes};
-pub use device::{OVERHEAD_BYTES, device_memory_bytes};
+pub use device::{
+    COLLECTIVES_OVERHEAD_BYTES, OVERHEAD_BYTES, OVERHEAD_SPREAD_BYTES, device_memory_bytes, overhead_bytes,
+};
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,15 +21,18 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::deployment::Deployment;
+use crate::efficiency::engine_on;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
-use crate::model::{Attention, LayerGroup, Model, Window};
+use crate::model::{Attention, LayerGroup, Model};
+use crate::physics::Memory;
 use crate::physics::pipeline::layers_per_stage;
 use crate::physics::weight_offload::Offloaded;
-use crate::physics::{KvCacheBytes, Memory};
 use crate::units::GIB;
 use state::StateBlocks;
+use windows::WindowedPool;
+pub use windows::blocks_of_windows;
 
 /// The memory of one rank, term by term, and the KV blocks that it leaves.
 ///
@@ -40,20 +46,19 @@ use state::StateBlocks;
 /// vLLM 0.15, `determine_available_memory` (`v1/worker/gpu_worker.py`) and `get_kv_cache_configs` (`v1/core/kv_cache_utils.py`).
 ///
 /// # Approximations
-/// - In vLLM, layers with a sliding window share one pool of blocks with the others. Here they cost the smaller of two upper
-///   bounds: `max_num_seqs` full windows up front ([`window_bytes`](Self::window_bytes)), or every token of a block like any
-///   other layer. With the former, blocks are those of the layers with full attention.
+/// - Layers with sliding windows share one pool of blocks with the others, in groups of as many layers as the rarer kind has. A request
+///   holds the blocks of its windows from the start.
 /// - Layers with chunked attention cost every token, as in vLLM by default.
 /// - A request of a hybrid model holds one block per group of layers with a state, as without prefix caching. With it
 ///   (`mamba_cache_mode = align`) vLLM holds a second one for moments.
 /// - A vision or audio tower and its share of the profiling run do not count: multimodal models have fewer blocks.
 ///
 /// ```
-/// use ridgepoint::{Deployment, Hardware, Model};
+/// use ridgepoint::{Deployment, Engine, Hardware, Model};
 /// use ridgepoint::kv_capacity::KvCapacity;
 /// let model = Model::find("llama-2-7b")?;
 /// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
-/// let capacity = KvCapacity::new(&model, &Hardware::find("h100")?, &deployment)?;
+/// let capacity = KvCapacity::for_engine(&model, &Hardware::find("h100")?, &deployment, &Engine::fitted())?;
 /// // A server on such a GPU reports 7463.
 /// assert_eq!(capacity.num_gpu_blocks, 7417);
 /// # Ok::<(), ridgepoint::Error>(())
@@ -93,14 +98,22 @@ pub struct KvCapacity {
     /// Blocks of a request in addition to those of its tokens, for the states of a hybrid model.
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     pub state_blocks_per_request: u32,
-    /// Blocks, rounded down.
+    /// Blocks, rounded down: of models with sliding windows those of the tokens that the log of the engine's version names.
     pub num_gpu_blocks: u32,
+    /// Blocks of the pool that requests share. Each holds the tokens of the layers without a sliding window.
+    pub pool_blocks: u32,
+    /// Further blocks of a request for each of its blocks of tokens within the sliding windows.
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
+    pub window_share: f64,
+    /// Most blocks of tokens that a request's sliding windows cover.
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
+    pub window_blocks: u32,
     /// Longest context of a request.
     pub max_model_len: u64,
 }
 
 impl KvCapacity {
-    /// Returns the KV capacity of a deployment under vLLM 0.15. Weights on the host are those of its `cpu_offload_gb`.
+    /// Returns the KV capacity of a deployment under the newest vLLM with kernels of the GPU. Weights on the host are those of its `cpu_offload_gb`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, if the weights do not fit the GPU, or if the KV cache has
@@ -126,10 +139,12 @@ impl KvCapacity {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model.
     pub fn estimate(model: &Model, hardware: &Hardware, deployment: &Deployment, engine: &Engine) -> Result<Self> {
+        let engine = &engine_on(engine, hardware);
         let memory = Memory::new(model, deployment)?;
         let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
         let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
         let device_memory_bytes = device_memory_bytes(hardware);
+        let overhead_bytes = overhead_bytes(model, deployment, engine);
         let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings, u64::from);
         let states = StateBlocks::new(model, &memory, deployment);
         let position_table_bytes = position_table_bytes(model);
@@ -142,16 +157,28 @@ impl KvCapacity {
                 - weight_bytes
                 - position_table_bytes
                 - activation_bytes
-                - OVERHEAD_BYTES;
-            let kinds = memory.kv_cache.iter().map(|kind| {
-                let bytes_per_token = kind.bytes_per_token * *layers as f64 / most_layers;
-                KvCacheBytes { bytes_per_token, ..*kind }
-            });
+                - overhead_bytes;
             let share = *layers as f64 / most_layers;
-            let cache = match states {
-                Some(states) => CacheCost::hybrid(states, share),
-                None => CacheCost::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len),
+            let block_size = deployment.block_size;
+            let cache = match (states, WindowedPool::new(&memory.kv_cache)) {
+                (Some(states), _) => CacheCost {
+                    state_blocks: states.blocks_per_request,
+                    ..CacheCost::plain(states.bytes_per_token * share, states.block_size)
+                },
+                (None, None) => CacheCost::plain(memory.kv_bytes_per_token() * share, block_size),
+                (None, Some(pool)) => {
+                    let bytes = without_windows / share;
+                    CacheCost {
+                        window_bytes: pool.step_bytes(deployment, max_model_len, bytes) * share,
+                        window_share: pool.share(),
+                        window_blocks: pool.blocks(block_size),
+                        logged_tokens: Some(pool.logged_tokens(deployment, max_model_len, bytes, engine)),
+                        ..CacheCost::plain(pool.full_bytes * share, block_size)
+                    }
+                }
             };
+            let pool_blocks = cache.num_blocks(without_windows);
+            let logged = cache.logged_tokens.map(|tokens| (tokens / f64::from(cache.block_size.max(1))).floor() as u32);
             KvCapacity {
                 stage,
                 device_memory_bytes,
@@ -162,20 +189,23 @@ impl KvCapacity {
                 forward_bytes,
                 sampling_bytes,
                 activation_bytes,
-                overhead_bytes: OVERHEAD_BYTES,
+                overhead_bytes,
                 window_bytes: cache.window_bytes,
                 kv_cache_bytes: without_windows - cache.window_bytes,
                 kv_bytes_per_token: cache.bytes_per_token,
                 block_size: cache.block_size,
                 state_blocks_per_request: cache.state_blocks,
-                num_gpu_blocks: cache.num_blocks(without_windows),
+                num_gpu_blocks: logged.unwrap_or(pool_blocks),
+                pool_blocks,
+                window_share: cache.window_share,
+                window_blocks: cache.window_blocks,
                 max_model_len,
             }
         };
         let capacities = split.iter().zip(weights).enumerate().map(of_stage);
         // Ranks without blocks are ordered by their shortfall.
         let fewest = capacities.min_by(|one, other| {
-            let by_blocks = one.num_gpu_blocks.cmp(&other.num_gpu_blocks);
+            let by_blocks = one.pool_blocks.cmp(&other.pool_blocks);
             by_blocks.then(one.kv_cache_bytes.total_cmp(&other.kv_cache_bytes))
         });
         fewest.ok_or_else(|| Error::invalid(model.name.clone(), vec!["has no layers, so no KV cache".into()]))
@@ -183,8 +213,38 @@ impl KvCapacity {
 
     /// Returns the tokens that the blocks hold for one request, without its states and the block that the engine keeps for itself.
     pub fn usable_tokens(&self) -> u64 {
-        let kept = self.state_blocks_per_request.saturating_add(1);
-        u64::from(self.num_gpu_blocks.saturating_sub(kept)) * u64::from(self.block_size)
+        let kept =
+            self.state_blocks_per_request.saturating_add(self.blocks_of_windows(self.window_blocks)).saturating_add(1);
+        u64::from(self.pool_blocks.saturating_sub(kept)) * u64::from(self.block_size)
+    }
+
+    /// Returns the blocks of the pool where the engine logs so many tokens: in the proportion of its own blocks to the tokens of its log.
+    pub fn blocks_of_logged(&self, tokens: u32) -> u32 {
+        let blocks = tokens / self.block_size.max(1);
+        if self.num_gpu_blocks == 0 {
+            return blocks;
+        }
+        (f64::from(blocks) * f64::from(self.pool_blocks) / f64::from(self.num_gpu_blocks)).round() as u32
+    }
+
+    /// Returns the blocks that a request with so many blocks of tokens holds for its sliding windows.
+    pub fn blocks_of_windows(&self, token_blocks: u32) -> u32 {
+        blocks_of_windows(self.window_share, self.window_blocks, token_blocks)
+    }
+
+    /// Returns a remark where the room beyond one request of `max_model_len` is less than the memory of servers spreads by.
+    pub fn barely_fits(&self) -> Option<String> {
+        let spare_tokens = self.usable_tokens().saturating_sub(self.max_model_len);
+        let spare_bytes = spare_tokens as f64 * self.kv_bytes_per_token;
+        (spare_bytes < OVERHEAD_SPREAD_BYTES).then(|| {
+            format!(
+                "it barely fits: {:.2} GiB are left beside one request of max_model_len = {}, and the memory of servers alike differs by {:.1} \
+                 GiB, so such a server might not start",
+                spare_bytes / GIB,
+                self.max_model_len,
+                OVERHEAD_SPREAD_BYTES / GIB
+            )
+        })
     }
 
     /// Returns the bytes of one block.
@@ -201,7 +261,7 @@ impl KvCapacity {
             ("weights", -self.weight_bytes),
             ("position tables", -self.position_table_bytes),
             ("activations of the profiling run", -self.activation_bytes),
-            ("kernels, workspaces, rounding", -self.overhead_bytes),
+            ("kernels, workspaces, graphs, rounding", -self.overhead_bytes),
             ("attention windows", -self.window_bytes),
         ]
     }
@@ -216,14 +276,14 @@ impl fmt::Display for KvCapacity {
             }
         }
         writeln!(f, "{:<40} {:>9.2} GiB", "= KV cache", self.kv_cache_bytes / GIB)?;
-        write!(
-            f,
-            "/ ({} tokens x {:.0} bytes) = {} blocks, {} tokens",
-            self.block_size,
-            self.kv_bytes_per_token,
-            self.num_gpu_blocks,
-            u64::from(self.num_gpu_blocks) * u64::from(self.block_size)
-        )?;
+        let tokens = |blocks: u32| u64::from(blocks) * u64::from(self.block_size);
+        let (size, bytes, blocks) = (self.block_size, self.kv_bytes_per_token, self.pool_blocks);
+        write!(f, "/ ({size} tokens x {bytes:.0} bytes) = {blocks} blocks, {} tokens", tokens(blocks))?;
+        if self.window_blocks > 0 {
+            let most = self.blocks_of_windows(self.window_blocks);
+            let logged = tokens(self.num_gpu_blocks);
+            write!(f, "; a request's windows take up to {most} blocks, and the engine logs {logged} tokens")?;
+        }
         match self.state_blocks_per_request {
             0 => Ok(()),
             blocks => write!(f, "; a request's states take {blocks} blocks"),
@@ -231,70 +291,36 @@ impl fmt::Display for KvCapacity {
     }
 }
 
-/// The cost of the KV cache of a rank.
-#[derive(Clone, Copy)]
+/// The blocks that a rank's memory is divided into.
 struct CacheCost {
     window_bytes: f64,
     bytes_per_token: f64,
     block_size: u32,
     state_blocks: u32,
+    window_share: f64,
+    window_blocks: u32,
+    /// Tokens that the engine's log names; `None` for those of the blocks.
+    logged_tokens: Option<f64>,
 }
 
 impl CacheCost {
-    /// Returns the cost of a stage with this share of the layers of the one that has most.
-    fn hybrid(states: StateBlocks, share: f64) -> Self {
+    /// Returns the cost of a token in all layers that are cached, in blocks of `block_size` tokens.
+    fn plain(bytes_per_token: f64, block_size: u32) -> Self {
         CacheCost {
             window_bytes: 0.0,
-            bytes_per_token: states.bytes_per_token * share,
-            block_size: states.block_size,
-            state_blocks: states.blocks_per_request,
+            bytes_per_token,
+            block_size,
+            state_blocks: 0,
+            window_share: 0.0,
+            window_blocks: 0,
+            logged_tokens: None,
         }
     }
 
-    /// Returns the way to pay for windows that leaves more blocks.
-    fn of(kinds: &[KvCacheBytes], available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Self {
-        let nothing =
-            CacheCost { window_bytes: 0.0, bytes_per_token: 0.0, block_size: deployment.block_size, state_blocks: 0 };
-        let every_token = CacheCost { bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum(), ..nothing };
-        let (mut up_front, mut least_bytes) = (nothing, 0.0);
-        for kind in kinds {
-            match kind.window {
-                Window::Sliding(window) => {
-                    let bytes = |num_requests: u32| {
-                        kind.bytes_per_token * window_tokens(window, num_requests, deployment, max_model_len) as f64
-                    };
-                    up_front.window_bytes += bytes(deployment.max_num_seqs);
-                    least_bytes += bytes(1);
-                }
-                Window::Full | Window::Chunked(_) | Window::Picked(_) => {
-                    up_front.bytes_per_token += kind.bytes_per_token
-                }
-            }
-        }
-        // A request of max_model_len leaves room for few others, so max_num_seqs windows must not refuse it.
-        let one_block = u64::from(deployment.block_size);
-        let longest = max_model_len.div_ceil(one_block.max(1)).saturating_add(2).saturating_mul(one_block);
-        let beside_one = available_bytes - longest as f64 * up_front.bytes_per_token;
-        up_front.window_bytes = up_front.window_bytes.min(beside_one.max(least_bytes));
-        let num_blocks = |cache: CacheCost| cache.num_blocks(available_bytes);
-        let is_better = up_front.bytes_per_token > 0.0 && num_blocks(up_front) > num_blocks(every_token);
-        if is_better { up_front } else { every_token }
-    }
-
-    fn num_blocks(self, available_bytes: f64) -> u32 {
+    fn num_blocks(&self, available_bytes: f64) -> u32 {
         // The conversion saturates below zero and above u32::MAX.
         ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(self.block_size))).floor() as u32
     }
-}
-
-/// Returns the most tokens that the sliding windows of so many running requests hold.
-///
-/// A window of `w` tokens touches `⌈(w − 1)/b⌉ + 1` blocks. A step's new tokens need blocks before old ones are freed.
-fn window_tokens(window: u64, num_requests: u32, deployment: &Deployment, max_model_len: u64) -> u64 {
-    let block_size = u64::from(deployment.block_size.max(1));
-    let blocks = window.saturating_sub(1).div_ceil(block_size).saturating_add(1);
-    let held = blocks.min(max_model_len.div_ceil(block_size)).saturating_mul(block_size);
-    held.saturating_mul(u64::from(num_requests)).saturating_add(u64::from(deployment.max_num_batched_tokens))
 }
 
 /// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.

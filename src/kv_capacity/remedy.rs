@@ -68,13 +68,17 @@ fn parallel_sizes(now: u32) -> Vec<f64> {
 }
 
 fn has_room(capacity: &KvCapacity) -> bool {
-    needed_blocks(capacity) <= u64::from(capacity.num_gpu_blocks)
+    needed_blocks(capacity) <= u64::from(capacity.pool_blocks)
 }
 
-/// Blocks of one request of `max_model_len`, those of its states, and the engine's own.
+/// Blocks of one request of `max_model_len`, those of its states and windows, and the engine's own.
 fn needed_blocks(capacity: &KvCapacity) -> u64 {
     let tokens = capacity.max_model_len.div_ceil(u64::from(capacity.block_size.max(1)));
-    tokens.saturating_add(u64::from(capacity.state_blocks_per_request)).saturating_add(1)
+    let windows = capacity.blocks_of_windows(u32::try_from(tokens).unwrap_or(u32::MAX));
+    tokens
+        .saturating_add(u64::from(capacity.state_blocks_per_request))
+        .saturating_add(u64::from(windows))
+        .saturating_add(1)
 }
 
 fn shortfall(capacity: &KvCapacity) -> String {

@@ -1,6 +1,7 @@
 //! Blocks of hybrid models: layers with a state and layers with attention share one pool, so a block holds a state.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
+use super::windows::layers_of_a_group;
 use crate::deployment::Deployment;
 use crate::model::{Attention, Model};
 use crate::physics::Memory;
@@ -41,8 +42,7 @@ impl StateBlocks {
         let token_bytes = memory.kv_bytes_per_token() / cached_layers;
         let step = deployment.block_size.max(KERNEL_BLOCK_TOKENS);
         let block_size = (state.bytes_per_layer / (f64::from(step) * token_bytes)).ceil() as u32;
-        let (fewer, more) = (with_state.min(with_attention).max(1), with_state.max(with_attention));
-        let group = if 2 * more < 3 * fewer { more } else { fewer };
+        let group = layers_of_a_group(with_state.max(1) as f64, with_attention.max(1) as f64) as u64;
         let (state_groups, attention_groups) = (with_state.div_ceil(group), with_attention.div_ceil(group).max(1));
         let padded_layers = (attention_groups * group) as f64 / with_attention.max(1) as f64;
         Some(StateBlocks {

@@ -6,6 +6,8 @@ use approx::assert_relative_eq;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::Window;
+use crate::physics::KvCacheBytes;
 
 fn h100() -> Hardware {
     Hardware::find("h100").unwrap()
@@ -20,8 +22,13 @@ fn small_steps(tensor_parallel_size: u32) -> Deployment {
     }
 }
 
+/// The capacity under vLLM 0.15, for which the terms are worked out.
+fn fitted(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<KvCapacity> {
+    KvCapacity::for_engine(model, hardware, deployment, &Engine::fitted())
+}
+
 fn problems(model: &str, hardware: &str, deployment: &Deployment) -> Vec<String> {
-    let result = KvCapacity::new(&Model::find(model).unwrap(), &Hardware::find(hardware).unwrap(), deployment);
+    let result = fitted(&Model::find(model).unwrap(), &Hardware::find(hardware).unwrap(), deployment);
     match result {
         Err(error) if error.kind() == ErrorKind::Invalid => error.problems().to_vec(),
         other => panic!("expected Error::Invalid, got {other:?}"),
@@ -30,7 +37,7 @@ fn problems(model: &str, hardware: &str, deployment: &Deployment) -> Vec<String>
 
 #[test]
 fn every_term_of_llama_2_7b_is_as_worked_out_on_paper() {
-    let capacity = KvCapacity::new(&Model::find("llama-2-7b").unwrap(), &h100(), &small_steps(1)).unwrap();
+    let capacity = fitted(&Model::find("llama-2-7b").unwrap(), &h100(), &small_steps(1)).unwrap();
     // 80 GiB, 99 % of them from CUDA, 90 % of those for the engine.
     assert_relative_eq!(capacity.device_memory_bytes, 85_040_352_460.8, max_relative = 1e-12);
     // 6,738,415,616 published parameters in 2 bytes.
@@ -52,7 +59,7 @@ fn every_term_of_llama_2_7b_is_as_worked_out_on_paper() {
 
 #[test]
 fn terms_sum_to_the_kv_cache_and_are_printed() {
-    let capacity = KvCapacity::new(&Model::find("llama-3.1-70b").unwrap(), &h100(), &small_steps(4)).unwrap();
+    let capacity = fitted(&Model::find("llama-3.1-70b").unwrap(), &h100(), &small_steps(4)).unwrap();
     let sum: f64 = capacity.equation().iter().map(|(_, bytes)| bytes).sum();
     assert_relative_eq!(sum, capacity.kv_cache_bytes, max_relative = 1e-9);
     let text = capacity.to_string();
@@ -64,15 +71,14 @@ fn terms_sum_to_the_kv_cache_and_are_printed() {
 
 #[test]
 fn a_table_of_ten_million_positions_takes_two_and_a_half_gib() {
-    let capacity =
-        KvCapacity::new(&Model::find("llama-4-scout-fp8-dynamic").unwrap(), &h100(), &small_steps(2)).unwrap();
+    let capacity = fitted(&Model::find("llama-4-scout-fp8-dynamic").unwrap(), &h100(), &small_steps(2)).unwrap();
     assert_eq!(capacity.position_table_bytes, 2.5 * GIB);
 }
 
 #[test]
 fn weights_on_the_host_leave_room_on_the_gpu() {
     let model = Model::find("llama-2-7b").unwrap();
-    let with = |cpu_offload_gb| KvCapacity::new(&model, &h100(), &Deployment { cpu_offload_gb, ..small_steps(1) });
+    let with = |cpu_offload_gb| fitted(&model, &h100(), &Deployment { cpu_offload_gb, ..small_steps(1) });
     let (none, some, all) = (with(0.0).unwrap(), with(4.0).unwrap(), with(1000.0).unwrap());
     // Ten layers of 404,766,720 bytes, and of the eleventh qkv_proj, o_proj and all of gate_up_proj, which passes the 4 GiB.
     assert_eq!(some.offloaded_bytes, 4_047_667_200.0 + 100_663_296.0 + 33_554_432.0 + 180_355_072.0);
@@ -89,7 +95,7 @@ fn weights_on_the_host_leave_room_on_the_gpu() {
 fn the_last_stage_alone_samples_and_the_fewest_blocks_count() {
     let model = Model::find("llama-2-7b").unwrap();
     let deployment = Deployment { pipeline_parallel_size: 2, ..small_steps(1) };
-    let capacity = KvCapacity::new(&model, &h100(), &deployment).unwrap();
+    let capacity = fitted(&model, &h100(), &deployment).unwrap();
     // Both stages have 16 layers; embedding and LM head are as large as each other, but the last stage has a norm more and samples.
     assert_eq!(capacity.stage, 1);
     assert_eq!(capacity.kv_bytes_per_token, 262_144.0);
@@ -97,45 +103,62 @@ fn the_last_stage_alone_samples_and_the_fewest_blocks_count() {
 }
 
 #[test]
-fn windows_are_charged_once_per_request_where_that_is_less() {
+fn windows_share_the_pool_with_other_layers() {
     let model = Model::find("gpt-oss-20b").unwrap();
     let deployment = Deployment { max_model_len: Some(131_072), ..small_steps(1) };
-    let capacity = KvCapacity::new(&model, &h100(), &deployment).unwrap();
+    let capacity = fitted(&model, &h100(), &deployment).unwrap();
     // 12 layers of 8 KV heads x 64 values, keys and values in 2 bytes, see all; 12 see 128 tokens, which touch 9 blocks.
-    assert_eq!(capacity.kv_bytes_per_token, 24_576.0);
-    assert_eq!(capacity.window_bytes, 24_576.0 * (9.0 * 16.0 * 128.0 + 2048.0));
-    // A context of 64 tokens never fills a window: 4 blocks of it.
-    let short = Deployment { max_model_len: Some(64), ..deployment };
-    let capacity = KvCapacity::new(&model, &h100(), &short).unwrap();
-    assert_eq!(capacity.window_bytes, 24_576.0 * (4.0 * 16.0 * 128.0 + 2048.0));
+    assert_eq!((capacity.kv_bytes_per_token, capacity.window_share, capacity.window_blocks), (24_576.0, 1.0, 9));
+    // The tokens of a step are there before those that leave the windows are freed.
+    assert_eq!(capacity.window_bytes, 24_576.0 * 2048.0);
+    assert_eq!([1, 9, 500].map(|blocks| capacity.blocks_of_windows(blocks)), [1, 9, 9]);
+    let all_bytes = capacity.kv_cache_bytes + capacity.window_bytes;
+    assert_eq!(f64::from(capacity.pool_blocks), (capacity.kv_cache_bytes / 24_576.0 / 16.0).floor());
+    // The log of 0.15 counts tokens that both groups keep, that of 0.21 those of requests of the longest context.
+    assert_eq!(f64::from(capacity.num_gpu_blocks), (all_bytes / 49_152.0 / 16.0).floor());
+    let engine = Engine::parse("vllm", Some("0.21")).unwrap();
+    let later = KvCapacity::for_engine(&model, &h100(), &deployment, &engine).unwrap();
+    let bytes = later.kv_cache_bytes + later.window_bytes;
+    let tokens = 131_072.0 * bytes / (24_576.0 * (131_072.0 + 16.0 * 137.0));
+    assert_eq!(f64::from(later.num_gpu_blocks), (tokens / 16.0).floor());
 }
 
-/// gpt-oss-120b has room for one request of 131,072 tokens with any number of short ones.
+/// 52 layers with a window and 10 without are seven groups of ten, so that a token that all keep costs 70 layers.
 #[test]
-fn windows_of_others_do_not_refuse_a_long_request() {
-    let (model, h100) = (Model::find("gpt-oss-120b").unwrap(), Hardware::find("h100").unwrap());
-    let tokens = |max_num_seqs| {
+fn a_group_that_is_not_full_is_padded() {
+    let kind = |window, layers| KvCacheBytes { window, layers, bytes_per_token: 100.0 * layers };
+    let pool = WindowedPool::new(&[kind(Window::Full, 10.0), kind(Window::Sliding(1024), 52.0)]).unwrap();
+    assert_eq!((pool.full_bytes, pool.windowed_bytes, pool.blocks(16)), (1000.0, 6000.0, 65));
+    // 21 and 20 layers are two groups of 21.
+    let pool = WindowedPool::new(&[kind(Window::Full, 21.0), kind(Window::Sliding(1024), 20.0)]).unwrap();
+    assert_eq!((pool.full_bytes, pool.windowed_bytes), (2100.0, 2100.0));
+    assert!(WindowedPool::new(&[kind(Window::Sliding(1024), 20.0)]).is_none());
+}
+
+#[test]
+fn limits_that_do_not_bind_leave_the_pool_as_it_is() {
+    let model = Model::find("gpt-oss-20b").unwrap();
+    let of = |max_num_seqs| {
         let deployment = Deployment { max_num_seqs, ..Deployment::default() };
-        KvCapacity::new(&model, &h100, &deployment).unwrap().usable_tokens()
+        fitted(&model, &h100(), &deployment).unwrap()
     };
-    assert!(tokens(128) > tokens(256), "{} {}", tokens(128), tokens(256));
-    for max_num_seqs in [448, 512] {
-        assert!((131_072..131_200).contains(&tokens(max_num_seqs)), "{max_num_seqs}: {}", tokens(max_num_seqs));
-    }
+    let (few, many) = (of(4), of(256));
+    let sampling_bytes = many.activation_bytes - few.activation_bytes;
+    assert!((few.kv_cache_bytes - many.kv_cache_bytes - sampling_bytes).abs() < 1.0);
+    assert!(f64::from(many.pool_blocks) > 0.9 * f64::from(few.pool_blocks));
 }
 
 #[test]
 fn a_model_of_windows_alone_is_charged_for_every_token() {
     // Every layer of the first Mistral sees 4096 tokens: 128 such windows would be 64 GiB.
     let model = Model::find("mistral-7b").unwrap();
-    let capacity = KvCapacity::new(&model, &h100(), &small_steps(1)).unwrap();
+    let capacity = fitted(&model, &h100(), &small_steps(1)).unwrap();
     assert_eq!((capacity.window_bytes, capacity.kv_bytes_per_token), (0.0, 131_072.0));
 }
 
 #[test]
 fn chunked_layers_are_charged_for_every_token() {
-    let capacity =
-        KvCapacity::new(&Model::find("llama-4-scout-fp8-dynamic").unwrap(), &h100(), &small_steps(2)).unwrap();
+    let capacity = fitted(&Model::find("llama-4-scout-fp8-dynamic").unwrap(), &h100(), &small_steps(2)).unwrap();
     assert_eq!((capacity.window_bytes, capacity.kv_bytes_per_token), (0.0, 98_304.0));
 }
 
@@ -155,7 +178,7 @@ fn a_context_that_does_not_fit_names_the_longest_that_does() {
     let deployment = Deployment { max_model_len: Some(32_768), ..small_steps(2) };
     let found = problems("llama-3.1-70b", "h100", &deployment);
     let estimate =
-        KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, &Engine::default());
+        KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, &Engine::fitted());
     let tokens = estimate.unwrap().usable_tokens();
     assert_eq!(tokens, 1758 * 16);
     assert!(found[0].contains(&format!("room for {tokens} tokens")), "{found:?}");
@@ -165,7 +188,7 @@ fn a_context_that_does_not_fit_names_the_longest_that_does() {
     assert_eq!(found[3], "tensor_parallel_size = 4 would do");
     // What is said to fit does.
     let shorter = Deployment { max_model_len: u32::try_from(tokens).ok(), ..deployment };
-    assert!(KvCapacity::new(&Model::find("llama-3.1-70b").unwrap(), &h100(), &shorter).is_ok());
+    assert!(fitted(&Model::find("llama-3.1-70b").unwrap(), &h100(), &shorter).is_ok());
 }
 
 #[test]
@@ -174,7 +197,7 @@ fn stages_help_where_heads_can_not_be_split_further() {
     let found = problems("llama-4-maverick", "h100", &small_steps(1));
     assert_eq!(found.last().unwrap(), "pipeline_parallel_size = 16 would do");
     let deployment = Deployment { pipeline_parallel_size: 16, ..small_steps(1) };
-    assert!(KvCapacity::new(&Model::find("llama-4-maverick").unwrap(), &h100(), &deployment).is_ok());
+    assert!(fitted(&Model::find("llama-4-maverick").unwrap(), &h100(), &deployment).is_ok());
 }
 
 #[test]
@@ -240,7 +263,7 @@ const MODELS: [&str; 8] = [
 ];
 
 fn estimate(model: &str, deployment: &Deployment) -> Option<KvCapacity> {
-    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, &Engine::default()).ok()
+    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, &Engine::fitted()).ok()
 }
 
 proptest! {
@@ -271,7 +294,7 @@ proptest! {
 
     #[test]
     fn what_is_accepted_holds_a_request_of_the_longest_context(model in 0..MODELS.len(), base in any_deployment()) {
-        if let Ok(capacity) = KvCapacity::new(&Model::find(MODELS[model]).unwrap(), &h100(), &base) {
+        if let Ok(capacity) = fitted(&Model::find(MODELS[model]).unwrap(), &h100(), &base) {
             prop_assert!(capacity.usable_tokens() >= u64::from(base.max_model_len.unwrap()));
             prop_assert!(capacity.kv_cache_bytes >= f64::from(capacity.num_gpu_blocks) * capacity.block_bytes());
         }
@@ -283,7 +306,7 @@ proptest! {
 fn a_block_of_a_hybrid_model_holds_a_state() {
     let model = Model::find("qwen3.5-397b-a17b").unwrap();
     let deployment = Deployment::tensor_parallel(8);
-    let capacity = KvCapacity::new(&model, &Hardware::find("h200").unwrap(), &deployment).unwrap();
+    let capacity = fitted(&model, &Hardware::find("h200").unwrap(), &deployment).unwrap();
     // ⌈533,504 / (16·1,024)⌉ = 33 blocks of 16. 15 layers attend, 45 keep a state: one group with a cache, three with states.
     assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (528, 3));
     assert_eq!(capacity.kv_bytes_per_token, 15.0 * 1024.0);
@@ -292,7 +315,7 @@ fn a_block_of_a_hybrid_model_holds_a_state() {
     assert_eq!(capacity.usable_tokens(), 528 * (u64::from(capacity.num_gpu_blocks) - 4));
     // A larger block is kept: of 1,024 tokens one is enough for a state.
     let large = Deployment { block_size: 1024, ..deployment };
-    let capacity = KvCapacity::new(&model, &Hardware::find("h200").unwrap(), &large).unwrap();
+    let capacity = fitted(&model, &Hardware::find("h200").unwrap(), &large).unwrap();
     assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (1024, 3));
 }
 
@@ -301,10 +324,9 @@ fn groups_of_layers_are_as_large_as_the_rarer_kind() {
     // 6 layers attend, 23 keep a state: four groups with a state, one padded. A token takes 2·2·128·2 bytes in a layer, a state
     // 3·6144·2 + 64·64·128·4 = 2,134,016 bytes, so ⌈2,134,016 / (16·1,024)⌉ = 131 blocks of 16.
     let model = Model::find("nemotron-3-nano-30b-a3b").unwrap();
-    let capacity = KvCapacity::new(&model, &Hardware::find("h100").unwrap(), &Deployment::default()).unwrap();
+    let capacity = fitted(&model, &Hardware::find("h100").unwrap(), &Deployment::default()).unwrap();
     assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (2096, 4));
     assert_eq!(capacity.kv_bytes_per_token, 6.0 * 1024.0);
-    let plain =
-        KvCapacity::new(&Model::find("qwen3-8b").unwrap(), &Hardware::find("h100").unwrap(), &Deployment::default());
+    let plain = fitted(&Model::find("qwen3-8b").unwrap(), &Hardware::find("h100").unwrap(), &Deployment::default());
     assert_eq!(plain.unwrap().state_blocks_per_request, 0);
 }

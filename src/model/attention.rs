@@ -126,7 +126,7 @@ fn biases(text: &Keys<'_>, rule: BiasRule) -> (bool, bool) {
     match rule {
         BiasRule::Never => (false, false),
         BiasRule::Key => (key, key),
-        BiasRule::KeyWithoutOutput => (key, false),
+        BiasRule::KeyWithoutOutput => (key, text.flag("attention_out_bias").unwrap_or(false)),
         BiasRule::AlwaysQkv => (text.flag("qkv_bias").unwrap_or(true), false),
     }
 }

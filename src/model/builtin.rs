@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::config;
 use super::names::{ParsedName, Scheme};
 use super::recipe::Recipe;
+use super::refused_names::refused;
 use super::shape::Model;
-use super::unsupported::refused_by_name;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
 use crate::input::{FileKind, embedded, files_in, near_matches, parse_json, read_text};
@@ -76,7 +76,7 @@ impl Model {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn builtin(name: &str) -> Result<Model> {
-        find_among(&BUILTIN, name)?.ok_or_else(|| refused_by_name(name).unwrap_or_else(|| unknown(name)))
+        find_among(&BUILTIN, name)?.ok_or_else(|| refused(name).unwrap_or_else(|| unknown(name)))
     }
 
     /// Reads a `config.json`, or the one in a directory, with the `hf_quant_config.json` and `generation_config.json` next to
@@ -85,8 +85,19 @@ impl Model {
     /// # Errors
     /// `ErrorKind::Io` if there is no such file, and those of [`Model::from_config_str`] and [`Model::with_generation_config`].
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        Model::load_as(path, None)
+    }
+
+    /// [`Model::load`] for a file whose layers are those of the family `as_family`, as in [`Model::from_config_as`].
+    ///
+    /// # Errors
+    /// Those of [`Model::load`], and `ErrorKind::Invalid` for a family that is not known.
+    pub fn load_as(path: impl AsRef<Path>, as_family: Option<&str>) -> Result<Model> {
         let given = path.as_ref();
-        let file = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
+        let file = if given.is_dir() { given.join(main_file(given)) } else { given.to_owned() };
+        if let Some(what) = file.extension().and_then(|ending| weight_file(ending.to_str()?)) {
+            return Err(Error::invalid(file.display().to_string(), vec![what.to_owned()]));
+        }
         let json = read_text(FileKind::ModelConfig, &file)?;
         // A folder may hold several models' files, each with the model's name in front.
         let stem = file.file_name().and_then(|name| name.to_str()?.strip_suffix("config.json")).unwrap_or_default();
@@ -95,8 +106,8 @@ impl Model {
         };
         let hf =
             next_to("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;
-        let mut model =
-            Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
+        let (name, origin) = (given.display().to_string(), file.display().to_string());
+        let mut model = Model::from_config_as(&name, &origin, &json, hf.as_deref(), as_family)?;
         // A path such as `.` does not say the folder's name, which may be the checkpoint's.
         let folder =
             std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.file_name()?.display().to_string()));
@@ -126,14 +137,26 @@ impl Model {
     /// # Errors
     /// Those of [`Model::find`], and `ErrorKind::Io` if `data_dir/models` can't be read.
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Model> {
+        Model::find_as(data_dir, name_or_path, None)
+    }
+
+    /// [`Model::find_in`] with the family of a file's layers, as in [`Model::load_as`]. A model that is named keeps its own, with a note.
+    ///
+    /// # Errors
+    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` for a family that is not known.
+    pub fn find_as(data_dir: Option<&Path>, name_or_path: &str, as_family: Option<&str>) -> Result<Model> {
         let path = Path::new(name_or_path);
         let looks_like_path = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
             || path.is_absolute()
             || name_or_path.starts_with('.');
-        if looks_like_path || path.is_file() || path.join("config.json").is_file() {
-            return Model::load(path);
+        if looks_like_path || path.is_file() || path.join(main_file(path)).is_file() {
+            return Model::load_as(path, as_family);
         }
-        Model::named_in(data_dir, name_or_path)
+        let mut model = Model::named_in(data_dir, name_or_path)?;
+        if let Some(family) = as_family {
+            model.notes.push(format!("as_family = {family} is not used: the layers of {} are known", model.name));
+        }
+        Ok(model)
     }
 
     /// Finds a model like [`Model::find_in`] by its name alone: a name that is a path is unknown.
@@ -153,6 +176,28 @@ impl Model {
             Some(model) => Ok(model),
             None => Model::builtin(name),
         }
+    }
+}
+
+/// The file that says most about the model in a folder: its configuration, or else one that tells what the folder is.
+fn main_file(folder: &Path) -> &'static str {
+    let others = ["adapter_config.json", "params.json"];
+    let is_there = |name: &&str| folder.join(name).is_file();
+    if is_there(&"config.json") { "config.json" } else { others.into_iter().find(is_there).unwrap_or("config.json") }
+}
+
+/// What a file of weights is, by the ending of its name.
+fn weight_file(ending: &str) -> Option<&'static str> {
+    match ending {
+        "gguf" => Some(
+            "is a GGUF file, whose sizes are not read: name the unquantised model, or give its config.json, with the nearest precision, such \
+             as int4",
+        ),
+        "yaml" | "yml" => Some(
+            "is YAML, as servers' files are: a model is a name or a config.json, and a server's file goes where the server is given",
+        ),
+        "safetensors" | "bin" | "pt" | "pth" => Some("is a file of weights: give the config.json next to it"),
+        _ => None,
     }
 }
 
@@ -243,7 +288,7 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, wanted: &ParsedName, name: &str)
     }
     // A listed name is that of another checkpoint.
     let short = Some(format!("{}-{}", base.name, recipe.label)).filter(|short| !is_builtin(short));
-    let mut model = config::from_value(short.as_deref().unwrap_or(name), &origin, &value, None)?;
+    let mut model = config::from_value(short.as_deref().unwrap_or(name), &origin, &value, None, None)?;
     model.notes.push(format!(
         "'{name}' is not built in: taken as {} with all linear layers but router and LM head in {}",
         base.name,

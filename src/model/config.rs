@@ -4,13 +4,15 @@ use serde_json::{Map, Value};
 
 use super::context_length::context_length;
 use super::family::{AttentionRule, Family, FfnRule};
+use super::other_methods::refuse_mlx;
 use super::quantisation::Quantisation;
 use super::sampling::SamplingParams;
 use super::shape::{LayerGroup, Model};
 use super::sizes::{LayerReader, size};
 use super::storage::Storage;
-use super::unsupported::is_set;
-use super::{attention, family, ffn, hybrid, unsupported};
+use super::tower::Towers;
+use super::unsupported::{FamilyChoice, is_set};
+use super::{attention, classes, derived_keys, family, ffn, hybrid, other_files, tower, unsupported};
 use crate::dtype::{DType, WeightFormat};
 use crate::error::{Error, Result};
 use crate::input::{Keys, Log, parse_json, parse_python_json, shown};
@@ -52,11 +54,34 @@ impl Model {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn from_config_str(name: &str, origin: &str, json: &str, hf_quant_config: Option<&str>) -> Result<Model> {
+        Model::from_config_as(name, origin, json, hf_quant_config, None)
+    }
+
+    /// [`Model::from_config_str`] for a configuration whose layers are those of the family `as_family`, a known `model_type`, whatever its
+    /// own `model_type` says. A note says so.
+    ///
+    /// # Errors
+    /// Those of [`Model::from_config_str`], and `ErrorKind::Invalid` for a family that is not known.
+    ///
+    /// ```
+    /// let json = r#"{"model_type": "mine", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    ///     "num_attention_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "float16"}"#;
+    /// let model = ridgepoint::Model::from_config_as("mine", "config.json", json, None, Some("llama"))?;
+    /// assert_eq!(model.parameters().total, 6_738_415_616);
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub fn from_config_as(
+        name: &str,
+        origin: &str,
+        json: &str,
+        hf_quant_config: Option<&str>,
+        as_family: Option<&str>,
+    ) -> Result<Model> {
         let config = parse_python_json(origin, json)?;
         let hf = hf_quant_config
             .map(|json| parse_python_json(&format!("{origin}: hf_quant_config.json"), json))
             .transpose()?;
-        from_value(name, origin, &config, hf.as_ref())
+        from_value(name, origin, &config, hf.as_ref(), as_family)
     }
 
     /// Returns the same model with the sampling parameters of a `generation_config.json`, whose text errors call `origin`.
@@ -93,59 +118,55 @@ impl Model {
 }
 
 /// Reads and checks a parsed configuration.
-pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&Value>) -> Result<Model> {
+pub(super) fn from_value(
+    name: &str,
+    origin: &str,
+    config: &Value,
+    hf: Option<&Value>,
+    as_family: Option<&str>,
+) -> Result<Model> {
     let log = Log::default();
-    let model = read(name, origin, config, hf, &log)?;
+    let model = read(name, origin, config, hf, as_family, &log)?;
     let (mut model, notes) = log.finish(origin, Some(model))?;
     model.notes = notes;
     Ok(model)
-}
-
-/// The `model_type` that the class in `architectures` implies, with a note.
-fn model_type_of_architecture(config: &Keys<'_>) -> Option<&'static str> {
-    let class = config.texts("architectures")?.into_iter().next()?;
-    let model_type = family::model_type_of(class)?;
-    config.log.note(format!("model_type is missing: {model_type} follows from architectures = {class}"));
-    Some(model_type)
-}
-
-/// Notes a class in `architectures` with other feed-forward blocks than the `model_type` has, and a class that generates no text.
-fn note_class(config: &Keys<'_>, model_type: &str, family: &Family) {
-    let Some(class) = config.texts("architectures").and_then(|classes| classes.into_iter().next()) else { return };
-    let implied = family::model_type_of(class).and_then(family::find);
-    if implied.is_some_and(|implied| implied.ffn != family.ffn) {
-        config.log.note(format!(
-            "architectures = {class} is of another family than model_type = {model_type}, which is predicted"
-        ));
-    }
-    if ["SequenceClassification", "TokenClassification", "QuestionAnswering", "RewardModel"]
-        .iter()
-        .any(|end| class.ends_with(end))
-    {
-        config.log.note(format!("architectures = {class} generates no text; it is predicted as a model that does"));
-    }
 }
 
 fn object<'a>(origin: &str, value: &'a Value) -> Result<&'a Map<String, Value>> {
     value.as_object().ok_or_else(|| Error::parse(origin, format!("must be a JSON object, not {}", shown(value))))
 }
 
+/// The section of the language model, with its path; `None` where the outermost object is that.
+fn text_section<'a>(outer: &Keys<'a>) -> Option<(&'static str, Keys<'a>)> {
+    let of = |whole: &Keys<'a>| TEXT_SECTIONS.into_iter().find_map(|key| Some((key, whole.section(key)?)));
+    // Qwen's omni models have a part that thinks and one that talks.
+    of(outer).or_else(|| of(&outer.section("thinker_config")?))
+}
+
 /// Reads everything and leaves problems in `log`.
-fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log) -> Result<Model> {
+fn read(
+    name: &str,
+    origin: &str,
+    config: &Value,
+    hf: Option<&Value>,
+    as_family: Option<&str>,
+    log: &Log,
+) -> Result<Model> {
     let map = object(origin, config)?;
+    if let Some(what) = other_files::recognised(map) {
+        return Err(Error::invalid(origin, vec![what]));
+    }
     let outer = Keys::of_map("", map, log).with_aliases(ALIASES);
-    let nested = TEXT_SECTIONS.into_iter().find_map(|key| Some((key, outer.section(key)?)));
+    let nested = text_section(&outer);
     let is_nested = nested.is_some();
     let (path, text) = nested.unwrap_or_else(|| ("", outer.clone()));
     let named = text.text("model_type").or_else(|| outer.text("model_type"));
-    let Some(model_type) = named.or_else(|| model_type_of_architecture(&outer)) else {
-        let known = family::known_model_types();
-        let problem = format!("model_type is missing; it says which keys mean what, and known are {known}");
-        return Err(Error::invalid(origin, vec![problem]));
-    };
-    let family = unsupported::family_of(origin, model_type, &text, &outer)?;
-    note_class(&outer, model_type, family);
-    let with_defaults = with_defaults(&text, family);
+    classes::refuse_parts(name, origin, named.unwrap_or_default(), &outer)?;
+    let own = outer.section("ridgepoint").and_then(|own| own.text("as_family"));
+    let choice = FamilyChoice { named, asked: as_family.or(own) };
+    let (model_type, family) = unsupported::family_of(origin, &choice, &text, &outer)?;
+    classes::note_class(name, &outer, model_type, family);
+    let with_defaults = with_defaults(&text, family, model_type, is_nested);
     let text = Keys::of_map(path, &with_defaults, log).with_aliases(ALIASES);
     let hf = hf.map(|hf| object(&format!("{origin}: hf_quant_config.json"), hf)).transpose()?;
     let hf = hf.map(|map| {
@@ -155,10 +176,22 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
     Ok(ConfigReader { name, model_type, family, outer, text, is_nested }.model(hf.as_ref()))
 }
 
-/// The keys of the language model, with the sizes that the family's configuration class supplies for absent ones.
-fn with_defaults(text: &Keys<'_>, family: &Family) -> Map<String, Value> {
+/// The keys of the language model under the names that are read, with what the family's configuration class supplies for absent ones.
+fn with_defaults(text: &Keys<'_>, family: &Family, model_type: &str, is_nested: bool) -> Map<String, Value> {
     let mut map: Map<String, Value> = text.entries().map(|(key, value)| (key.clone(), value.clone())).collect();
-    for (key, default) in family.defaults.iter().filter(|(key, _)| !text.has(key)) {
+    for (own, key) in family::renamed(model_type) {
+        if let Some(value) = text.get(own).filter(|_| !text.has(key)) {
+            map.insert(key.to_owned(), value.clone());
+        }
+    }
+    derived_keys::add(model_type, &mut map, text.log);
+    for key in family.on {
+        if map.get(*key).is_none_or(Value::is_null) {
+            map.insert((*key).to_owned(), Value::Bool(true));
+        }
+    }
+    let of_class = if is_nested { family::nested_defaults(model_type) } else { &[] };
+    for (key, default) in family.defaults.iter().chain(of_class).filter(|(key, _)| !text.has(key)) {
         text.log.note(format!("{} is absent; the family's default {default} is used", text.path_of(key)));
         map.insert((*key).to_owned(), Value::from(*default));
     }
@@ -185,9 +218,14 @@ impl ConfigReader<'_> {
         let kinds = hybrid::kinds(text, self.family.hybrid, num_layers);
         let layers = LayerReader { text, family: self.family, hidden_size, num_layers, kinds: &kinds, dtype, plain };
         let (attentions, blocks) = (attention::layers(&layers), ffn::layers(&layers));
-        let config = self.quantization_config();
+        // MLX writes its section twice, without a method.
+        let config = self.quantization_config().filter(|of| !self.outer.has("quantization") || of.has("quant_method"));
+        if config.is_none() {
+            refuse_mlx(&self.outer);
+        }
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size).within_reason(num_layers, text.log);
-        let is_noted_as_plain = self.note_omissions(&quantisation, config.is_some() || hf.is_some());
+        let towers = tower::count(&self.outer, hidden_size);
+        let is_noted_as_plain = self.note_omissions(&quantisation, config.is_some() || hf.is_some(), &towers);
 
         let norm_params = hidden_size.saturating_mul(self.norms(&blocks));
         let storage = Storage {
@@ -213,6 +251,7 @@ impl ConfigReader<'_> {
             dtype,
             lm_head_weights: storage.lm_head(),
             kv_cache_dtype: quantisation.kv_cache,
+            tower_params: Some(towers.params).filter(|params| *params > 0),
             layers,
             group_of_layer,
             sampling: self.sampling(),
@@ -280,13 +319,30 @@ impl ConfigReader<'_> {
         Some(SamplingParams::read(&own))
     }
 
-    /// Notes what is not predicted. Returns whether a note says that a name promises a quantisation which is not there.
-    fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool) -> bool {
-        let log = self.text.log;
-        if self.is_nested {
-            let whole = self.outer.text("model_type").unwrap_or("the model");
+    /// Notes which towers take memory, and which are left out.
+    fn note_towers(&self, towers: &Towers) {
+        let (log, whole) = (self.text.log, self.outer.text("model_type").unwrap_or("the model"));
+        if towers.params > 0 {
+            let millions = towers.params / 1_000_000;
+            log.note(format!(
+                "of {whole} the language part is predicted; its vision or audio tower ({millions} M parameters) {}",
+                tower::TAKES_MEMORY
+            ));
+        }
+        if !towers.uncounted.is_empty() {
+            let keys = towers.uncounted.join(", ");
+            log.note(format!(
+                "a vision or audio tower ({keys}) states no sizes that are read: its memory and its time are left out"
+            ));
+        } else if self.is_nested && towers.params == 0 {
             log.note(format!("only the language part of {whole} is predicted, without a vision or audio tower"));
         }
+    }
+
+    /// Notes what is not predicted. Returns whether a note says that a name promises a quantisation which is not there.
+    fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool, towers: &Towers) -> bool {
+        let log = self.text.log;
+        self.note_towers(towers);
         for key in ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"] {
             if self.text.get(key).is_some_and(is_set) {
                 log.note(format!("the layers for multi-token prediction ({key}) are not predicted"));
@@ -294,8 +350,7 @@ impl ConfigReader<'_> {
         }
         let mut note = None;
         if quantisation.is_empty() && !has_quantisation {
-            let origin = self.outer.text("_name_or_path");
-            note = [Some(self.name), origin].into_iter().flatten().find_map(sounds_quantised);
+            note = classes::names(self.name, &self.outer).find_map(sounds_quantised);
         }
         let is_noted = note.is_some();
         note.into_iter().for_each(|note| log.note(note));

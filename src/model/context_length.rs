@@ -16,7 +16,7 @@ const FACTOR: NumberRange = NumberRange::above_zero(1e6, "");
 /// # Source
 /// vLLM 0.18, `_get_and_verify_max_len` (`vllm/config/model.py`).
 pub(super) fn context_length(text: &Keys<'_>, model_type: &str) -> u64 {
-    let stated = length(text, "max_position_embeddings");
+    let stated = stated(text);
     if model_type.contains("gemma3") {
         return stated;
     }
@@ -27,6 +27,30 @@ pub(super) fn context_length(text: &Keys<'_>, model_type: &str) -> u64 {
     let original = optional_length(&rope, "original_max_position_embeddings").filter(|_| kind == "yarn");
     let scaled = (original.unwrap_or(stated) as f64 * factor) as u64;
     scaled.max(1)
+}
+
+/// Keys of the longest context beside `max_position_embeddings`.
+const OTHER_KEYS: [&str; 7] = [
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+];
+
+/// The longest context that the file states: the smallest number under any of its keys, but `model_max_length` goes before all.
+fn stated(text: &Keys<'_>) -> u64 {
+    if let Some(length) = optional_length(text, "model_max_length") {
+        return length;
+    }
+    let own = optional_length(text, "max_position_embeddings");
+    let others: Vec<u64> = OTHER_KEYS.iter().filter_map(|key| optional_length(text, key)).collect();
+    if let Some(shortest) = own.into_iter().chain(others).min() {
+        return shortest;
+    }
+    length(text, "max_position_embeddings")
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! The supported model families and their differences, as one table.
+//! What families of models differ in; `families` is the table of them.
+
+use super::families::{FAMILIES, RENAMED};
 
 /// Attention of the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +71,9 @@ pub(super) enum WindowRule {
     FromMaxWindowLayers,
     /// All but every `n`th and, if it is said, the last; `sliding_window_pattern` overrides `n`.
     AllButEvery { n: u64, and_last: bool },
+    /// All but every `n`th if `sliding_window` is set, else none (Cohere 2, OLMo 3, EXAONE 4). `sliding_window_pattern` is a number or, as
+    /// `LLLG`, a word of that many letters.
+    AllButEveryIfSet { n: u64 },
     /// Chunks on all layers with rotary embedding; by default all but every fourth (Llama-4).
     ChunkedWhereRotary,
 }
@@ -110,7 +115,7 @@ pub(super) struct Family {
     pub(super) hybrid: Option<Hybrid>,
     /// Queries come with an output gate, unless `attn_output_gate` is false.
     pub(super) gated_attention: bool,
-    /// Norms of `hidden_size` weights per layer.
+    /// Vectors of `hidden_size` weights in a layer's norms; a norm's bias is one more.
     pub(super) norms: u64,
     /// Default of `tie_word_embeddings`.
     pub(super) tied_by_default: bool,
@@ -128,196 +133,84 @@ pub(super) struct Family {
     pub(super) moe_module: &'static str,
     /// Checkpoints store fused `qkv_proj` and `gate_up_proj`.
     pub(super) fused_projections: bool,
+    /// Feed-forward blocks and experts have a gate; without one they are two matrices.
+    pub(super) gated: bool,
     /// Sizes of the family's configuration class that published files leave out.
     pub(super) defaults: &'static [(&'static str, u64)],
+    /// Switches that are on where published files leave them out.
+    pub(super) on: &'static [&'static str],
 }
-
-const LLAMA: Family = Family {
-    model_types: &["llama"],
-    attention: AttentionRule::Gqa,
-    bias: BiasRule::Key,
-    qk_norm: QkNorm::None,
-    qk_norm_is_optional: false,
-    windows: WindowRule::Full,
-    ffn: FfnRule::Dense,
-    hybrid: None,
-    sparse: false,
-    gated_attention: false,
-    norms: 2,
-    tied_by_default: false,
-    kv_heads_default_to_heads: true,
-    expert_bias: false,
-    sinks: false,
-    attention_module: "self_attn",
-    dense_module: "mlp",
-    moe_module: "mlp",
-    fused_projections: false,
-    defaults: &[],
-};
-
-const BASE: Family = Family { kv_heads_default_to_heads: false, bias: BiasRule::Never, ..LLAMA };
-
-/// Qwen's hybrid models with a dense block in every layer.
-///
-/// # Source
-/// vLLM, `Qwen3NextAttention` (`vllm/model_executor/models/qwen3_next.py`) and `vllm/model_executor/models/qwen3_5.py`.
-const QWEN_HYBRID: Family = Family {
-    model_types: &["qwen3_5_text", "qwen3_5"],
-    bias: BiasRule::Key,
-    qk_norm: QkNorm::PerHead,
-    hybrid: Some(Hybrid::DeltaNet),
-    gated_attention: true,
-    ..BASE
-};
-
-const GEMMA: Family =
-    Family { bias: BiasRule::Key, norms: 4, tied_by_default: true, defaults: &[("head_dim", 256)], ..BASE };
-
-static FAMILIES: [Family; 22] = [
-    LLAMA,
-    Family { model_types: &["mistral"], windows: WindowRule::All, ..BASE },
-    Family {
-        model_types: &["mixtral"],
-        windows: WindowRule::All,
-        ffn: FfnRule::AllExperts,
-        moe_module: "block_sparse_moe",
-        ..BASE
-    },
-    // MiMo-7B is a Qwen2 with a head for multi-token prediction (vLLM, `vllm/model_executor/models/mimo.py`).
-    Family {
-        model_types: &["qwen2", "mimo"],
-        bias: BiasRule::AlwaysQkv,
-        windows: WindowRule::FromMaxWindowLayers,
-        ..BASE
-    },
-    Family {
-        model_types: &["qwen2_moe"],
-        bias: BiasRule::AlwaysQkv,
-        windows: WindowRule::FromMaxWindowLayers,
-        ffn: FfnRule::QwenSparse,
-        ..BASE
-    },
-    Family {
-        model_types: &["qwen3", "qwen3_vl_text", "qwen3_vl"],
-        bias: BiasRule::Key,
-        qk_norm: QkNorm::PerHead,
-        windows: WindowRule::FromMaxWindowLayers,
-        defaults: &[("head_dim", 128)],
-        ..BASE
-    },
-    Family {
-        model_types: &["qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_moe"],
-        bias: BiasRule::Key,
-        qk_norm: QkNorm::PerHead,
-        windows: WindowRule::FromMaxWindowLayers,
-        ffn: FfnRule::QwenSparse,
-        ..BASE
-    },
-    Family {
-        model_types: &["llama4_text", "llama4"],
-        bias: BiasRule::Key,
-        qk_norm: QkNorm::WeightlessOnLocal,
-        qk_norm_is_optional: true,
-        windows: WindowRule::ChunkedWhereRotary,
-        ffn: FfnRule::Interleaved,
-        dense_module: "feed_forward",
-        moe_module: "feed_forward",
-        ..BASE
-    },
-    Family {
-        model_types: &["gpt_oss"],
-        bias: BiasRule::Key,
-        windows: WindowRule::AllButEvery { n: 2, and_last: false },
-        ffn: FfnRule::AllExperts,
-        expert_bias: true,
-        sinks: true,
-        defaults: &[("head_dim", 64)],
-        ..BASE
-    },
-    Family {
-        model_types: &["minimax_m2"],
-        qk_norm: QkNorm::FullWidth,
-        qk_norm_is_optional: true,
-        ffn: FfnRule::AllExperts,
-        moe_module: "block_sparse_moe",
-        ..BASE
-    },
-    Family { model_types: &["gemma2"], windows: WindowRule::AllButEvery { n: 2, and_last: false }, ..GEMMA },
-    Family {
-        model_types: &["gemma3_text", "gemma3"],
-        qk_norm: QkNorm::PerHead,
-        windows: WindowRule::AllButEvery { n: 6, and_last: false },
-        defaults: &[
-            ("head_dim", 256),
-            ("num_attention_heads", 8),
-            ("num_key_value_heads", 4),
-            ("vocab_size", 262_208),
-            ("max_position_embeddings", 131_072),
-        ],
-        ..GEMMA
-    },
-    Family {
-        model_types: &["gemma4_text", "gemma4"],
-        attention: AttentionRule::GqaTwoGeometries,
-        qk_norm: QkNorm::PerHead,
-        windows: WindowRule::AllButEvery { n: 6, and_last: true },
-        ffn: FfnRule::DenseBesideExperts,
-        moe_module: "moe",
-        ..GEMMA
-    },
-    Family {
-        model_types: &["phi3"],
-        windows: WindowRule::All,
-        kv_heads_default_to_heads: true,
-        fused_projections: true,
-        ..BASE
-    },
-    Family {
-        model_types: &["glm4_moe"],
-        bias: BiasRule::KeyWithoutOutput,
-        qk_norm: QkNorm::PerHead,
-        qk_norm_is_optional: true,
-        ffn: FfnRule::FirstDense,
-        ..BASE
-    },
-    Family { model_types: &["deepseek_v2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
-    Family { model_types: &["deepseek_v3"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
-    QWEN_HYBRID,
-    Family { model_types: &["qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe"], ffn: FfnRule::QwenSparse, ..QWEN_HYBRID },
-    Family {
-        model_types: &["nemotron_h"],
-        ffn: FfnRule::ByLayerKind,
-        hybrid: Some(Hybrid::NemotronH),
-        norms: 1,
-        attention_module: "mixer",
-        dense_module: "mixer",
-        moe_module: "mixer",
-        ..BASE
-    },
-    Family { model_types: &["kimi_k2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
-    Family {
-        model_types: &["deepseek_v32", "glm_moe_dsa"],
-        attention: AttentionRule::Mla,
-        sparse: true,
-        ffn: FfnRule::FirstDense,
-        ..BASE
-    },
-];
 
 /// Returns the family of a `model_type`.
 pub(super) fn find(model_type: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|f| f.model_types.contains(&model_type))
 }
 
-/// Returns the supported `model_type` of a class of transformers, such as `Qwen2MoeForCausalLM`.
-pub(super) fn model_type_of(architecture: &str) -> Option<&'static str> {
-    let plain = |name: &str| name.replace('_', "").to_lowercase();
-    let class = plain(architecture.split_once("For")?.0);
-    FAMILIES.iter().flat_map(|family| family.model_types).copied().find(|known| plain(known) == class)
+/// A name of a class or a `model_type` without separators, in lower case.
+fn squeezed(name: &str) -> String {
+    name.replace('_', "").to_lowercase()
 }
 
-/// Lists every supported `model_type`, for messages.
-pub(super) fn known_model_types() -> String {
-    let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
-    all.join(", ")
+/// Returns the supported `model_type` of a class of transformers, such as `Qwen2MoeForCausalLM`.
+pub(super) fn model_type_of(architecture: &str) -> Option<&'static str> {
+    let class = squeezed(architecture.split_once("For")?.0);
+    model_types().find(|known| squeezed(known) == class)
+}
+
+/// Whether a known `model_type` names its classes with this word. `ChatGLMModel` is the class that generates.
+pub(super) fn is_class_prefix(word: &str) -> bool {
+    let class = squeezed(word);
+    class != "chatglm" && model_types().any(|known| squeezed(known) == class)
+}
+
+/// The longest known `model_type` that a name begins with, separators aside: of `qwen3moe_next`, `qwen3_moe`.
+pub(super) fn longest_beginning(name: &str) -> Option<&'static str> {
+    let name = squeezed(name);
+    model_types().filter(|known| name.starts_with(&squeezed(known))).max_by_key(|known| known.len())
+}
+
+/// The pairs of a family's own name of a key and the one that is read.
+pub(super) fn renamed(model_type: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<'_> {
+    RENAMED.iter().filter(move |(of, _)| of.contains(&model_type)).flat_map(|(_, pairs)| pairs.iter().copied())
+}
+
+/// Every supported `model_type`.
+pub(super) fn model_types() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().flat_map(|family| family.model_types).copied()
+}
+
+/// Sizes that configuration classes supply where the language part of a multimodal model leaves them out, as LLaVA's files do.
+///
+/// # Source
+/// `LlamaConfig`, `MistralConfig` and `Qwen2Config` of transformers.
+pub(super) fn nested_defaults(model_type: &str) -> &'static [(&'static str, u64)] {
+    match model_type {
+        "llama" => &[
+            ("hidden_size", 4096),
+            ("intermediate_size", 11_008),
+            ("num_hidden_layers", 32),
+            ("num_attention_heads", 32),
+            ("vocab_size", 32_000),
+            ("max_position_embeddings", 2048),
+        ],
+        "mistral" => &[
+            ("hidden_size", 4096),
+            ("intermediate_size", 14_336),
+            ("num_hidden_layers", 32),
+            ("num_attention_heads", 32),
+            ("num_key_value_heads", 8),
+            ("vocab_size", 32_000),
+            ("max_position_embeddings", 131_072),
+        ],
+        "qwen2" => &[
+            ("hidden_size", 4096),
+            ("intermediate_size", 22_016),
+            ("num_hidden_layers", 32),
+            ("num_attention_heads", 32),
+            ("num_key_value_heads", 32),
+            ("vocab_size", 151_936),
+            ("max_position_embeddings", 32_768),
+        ],
+        _ => &[],
+    }
 }

@@ -47,17 +47,18 @@ pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Block> {
 }
 
 impl LayerReader<'_> {
-    fn gated(&self, intermediate_size: u64) -> DenseFfn {
-        DenseFfn { intermediate_size, gated: true, bias: false, weights: self.plain }
+    fn block(&self, intermediate_size: u64) -> DenseFfn {
+        DenseFfn { intermediate_size, gated: self.family.gated, bias: false, weights: self.plain }
     }
 
     fn dense(&self, key: &str) -> DenseFfn {
-        DenseFfn { bias: self.text.flag("mlp_bias").unwrap_or(false), ..self.gated(size(self.text, key)) }
+        let block = self.block(size(self.text, key));
+        DenseFfn { bias: self.text.flag("mlp_bias").unwrap_or(false), ..block }
     }
 
     /// The shared experts, if their width is above 0.
     fn shared(&self, width_key: &str) -> Option<DenseFfn> {
-        optional_count(self.text, width_key).filter(|width| *width > 0).map(|width| self.gated(width))
+        optional_count(self.text, width_key).filter(|width| *width > 0).map(|width| self.block(width))
     }
 
     fn routed(&self, width_key: &str) -> Moe {
@@ -69,7 +70,7 @@ impl LayerReader<'_> {
             num_experts,
             top_k,
             intermediate_size: size(self.text, width_key),
-            gated: true,
+            gated: self.family.gated,
             latent_size: None,
             bias: false,
             extra_params: 0,
@@ -103,15 +104,14 @@ impl LayerReader<'_> {
     /// vLLM, `NemotronHMLP` and `NemotronHMoE` (`vllm/model_executor/models/nemotron_h.py`).
     fn nemotron(&self) -> Vec<Block> {
         let has = |kind| self.kinds.contains(&kind);
-        let plain = |block: DenseFfn| DenseFfn { gated: false, ..block };
-        let dense = has(LayerKind::Dense).then(|| plain(self.dense("intermediate_size")));
+        let dense = has(LayerKind::Dense).then(|| self.dense("intermediate_size"));
         let moe = has(LayerKind::Experts).then(|| {
             let moe = self.routed("moe_intermediate_size");
             let num_shared = optional_count(self.text, "n_shared_experts").filter(|number| *number > 0);
-            let shared = num_shared
-                .map(|number| plain(self.gated(number * size(self.text, "moe_shared_expert_intermediate_size"))));
+            let shared =
+                num_shared.map(|number| self.block(number * size(self.text, "moe_shared_expert_intermediate_size")));
             let latent_size = optional_size(self.text, "moe_latent_size");
-            Moe { gated: false, latent_size, extra_params: moe.num_experts, shared, ..moe }
+            Moe { latent_size, extra_params: moe.num_experts, shared, ..moe }
         });
         let block = |kind: &LayerKind| match kind {
             LayerKind::Dense => (dense.clone(), None),
@@ -123,7 +123,7 @@ impl LayerReader<'_> {
 
     fn llama4(&self) -> Vec<Block> {
         let mut moe = self.routed("intermediate_size");
-        moe.shared = Some(self.gated(moe.intermediate_size));
+        moe.shared = Some(self.block(moe.intermediate_size));
         let listed = self.text.wholes("moe_layers").filter(|layers| !layers.is_empty());
         let step = if listed.is_some() { 1 } else { size(self.text, "interleave_moe_layer_step") };
         check_indices(self.text, "moe_layers", listed.as_deref().unwrap_or_default(), self.num_layers);
@@ -137,7 +137,8 @@ impl LayerReader<'_> {
         let LayerReader { text, family, num_layers, .. } = *self;
         let mut moe = self.routed("moe_intermediate_size");
         let num_shared = optional_count(text, "n_shared_experts").filter(|number| *number > 0);
-        moe.shared = num_shared.map(|number| self.gated(number * moe.intermediate_size));
+        let shared_width = optional_size(text, "moe_shared_expert_intermediate_size").unwrap_or(moe.intermediate_size);
+        moe.shared = num_shared.map(|number| self.block(number * shared_width));
         let is_corrected = match text.text("topk_method") {
             Some(method) => method == "noaux_tc",
             None => !family.model_types.contains(&"deepseek_v2"),

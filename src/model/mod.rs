@@ -3,21 +3,28 @@
 
 mod attention;
 mod builtin;
+mod classes;
 mod config;
 mod context_length;
+mod derived_keys;
+mod families;
 mod family;
 mod ffn;
 mod hybrid;
 mod names;
+mod other_files;
+mod other_methods;
 mod own_sampling;
 mod pattern;
 mod quantisation;
 mod recipe;
+mod refused_names;
 pub(crate) mod sampling;
 pub(crate) mod shape;
 mod sizes;
 mod sparse;
 mod storage;
+mod tower;
 mod unsupported;
 mod weight_variant;
 mod window;

@@ -54,7 +54,8 @@ pub(super) struct ParsedName {
 const STAGES: [&str; 8] = ["instruct", "hf", "base", "chat", "it", "pt", "reasoning", "python"];
 
 /// Suffixes of quantised variants, the longest first.
-const SCHEMES: [(&[&str], MatmulFormat, &str); 21] = [
+const SCHEMES: [(&[&str], MatmulFormat, &str); 22] = [
+    (&["qat", "w4a16", "ct"], MatmulFormat::Int4WeightOnly, ""),
     (&["quantized.w4a16"], MatmulFormat::Int4WeightOnly, ""),
     (&["quantized.w8a8"], MatmulFormat::Int8, ""),
     (&["quantized.w8a16"], MatmulFormat::Int8WeightOnly, ""),

@@ -4,14 +4,25 @@
 
 use serde_json::Value;
 
+use super::other_methods::{nearest_precision, way_out};
 use super::pattern::{Matcher, ModuleName};
 use super::sizes::optional_size;
 use crate::dtype::{DType, WeightFormat};
 use crate::input::{Keys, Log};
 
-const METHODS: &str = "fp8, fbgemm_fp8, compressed-tensors, mxfp4, gptq, awq, modelopt";
 const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
                           MIXED_PRECISION";
+
+/// Keys with the modules that are not quantised.
+const SKIPPING_KEYS: [&str; 7] = [
+    "modules_to_not_convert",
+    "ignored_layers",
+    "ignore",
+    "exclude_modules",
+    "llm_int8_skip_modules",
+    "skip_modules",
+    "exclude",
+];
 
 /// Scale blocks of modelopt's block-wise fp8, rows and columns.
 const MODELOPT_FP8_BLOCK: u32 = 128;
@@ -21,7 +32,7 @@ const MAX_PATTERN_WORK: u64 = 4_000_000;
 
 /// Modules that a rule covers by kind rather than by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RuleScope {
+pub(super) enum RuleScope {
     /// Every linear layer of the decoder, experts included, but not the LM head.
     Linear,
     /// Routed experts alone.
@@ -31,30 +42,34 @@ enum RuleScope {
 /// The storage rules of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Quantisation {
-    skipped: Matcher,
-    named: Vec<(Matcher, WeightFormat)>,
-    general: Option<(RuleScope, WeightFormat)>,
+    pub(super) skipped: Matcher,
+    pub(super) named: Vec<(Matcher, WeightFormat)>,
+    pub(super) general: Option<(RuleScope, WeightFormat)>,
     /// Number format of the KV cache that the checkpoint asks for.
     pub(super) kv_cache: Option<DType>,
 }
 
 impl Quantisation {
-    /// Reads `quantization_config` (or its older name) and `hf_quant_config.json`. The latter decides about weights if both
-    /// do, because exporters write it last. A scale per output channel has a group of `hidden_size`.
+    /// Gives the modules that a pattern under `key` names a format of their own.
+    pub(super) fn store(&mut self, section: &Keys<'_>, key: &'static str, pattern: &str, format: WeightFormat) {
+        let mut named = Matcher::default();
+        named.add(section, key, pattern);
+        self.named.push((named, format));
+    }
+
+    /// Reads `quantization_config` (or its older name). Without one, reads `hf_quant_config.json`, as engines do; where both are there and
+    /// differ, a note says so. A scale per output channel has a group of `hidden_size`.
+    ///
+    /// # Source
+    /// vLLM, `get_quant_config` (`vllm/model_executor/model_loader/weight_utils.py`).
     pub(super) fn read(config: Option<&Keys<'_>>, hf: Option<&Keys<'_>>, hidden_size: u64) -> Self {
         let channel = u32::try_from(hidden_size).unwrap_or(u32::MAX);
-        let from_config = config.map(|section| SectionReader { section, channel }.method());
-        let Some(hf) = hf else { return from_config.unwrap_or_default() };
-        let mut quantisation = SectionReader { section: hf, channel }.modelopt();
-        if let (Some(config), Some(first)) = (config, from_config) {
-            let method = config.text("quant_method").unwrap_or("?");
-            if !method.starts_with("modelopt") {
-                config.log.note(format!(
-                    "quantization_config says {method}, hf_quant_config.json says {}: the latter is used",
-                    hf.text("quant_algo").unwrap_or("?")
-                ));
-            }
-            quantisation.kv_cache = quantisation.kv_cache.or(first.kv_cache);
+        let Some(section) = config else {
+            return hf.map(|section| SectionReader { section, channel }.modelopt()).unwrap_or_default();
+        };
+        let quantisation = SectionReader { section, channel }.method();
+        if let Some(hf) = hf {
+            note_differences(section, &quantisation, hf);
         }
         quantisation
     }
@@ -91,34 +106,38 @@ impl Quantisation {
 }
 
 /// One section being read.
-struct SectionReader<'a> {
-    section: &'a Keys<'a>,
-    channel: u32,
+pub(super) struct SectionReader<'a> {
+    pub(super) section: &'a Keys<'a>,
+    /// Inputs of a scale per output channel.
+    pub(super) channel: u32,
 }
 
 impl SectionReader<'_> {
     fn method(&self) -> Quantisation {
         match self.section.text("quant_method").unwrap_or("") {
             "fp8" => self.fp8(),
-            "fbgemm_fp8" => self.general(RuleScope::Linear, Some(WeightFormat::Fp8)),
+            "fbgemm_fp8" | "ptpc_fp8" | "w8a8_fp8" => self.general(RuleScope::Linear, Some(WeightFormat::Fp8)),
             "mxfp4" => self.general(RuleScope::Experts, Some(WeightFormat::Mxfp4)),
-            "gptq" => self.gptq(),
-            "awq" => self.general(RuleScope::Linear, self.integer_weights()),
-            "compressed-tensors" => self.compressed_tensors(),
+            "w8a8_int8" => self.general(RuleScope::Linear, Some(WeightFormat::Int8)),
+            "gptq" | "gptq_marlin" | "gptqmodel" => self.gptq(),
+            "awq" | "awq_marlin" => self.general(RuleScope::Linear, self.integer_weights()),
+            "compressed-tensors" | "compressed_tensors" => self.compressed_tensors(),
             method if method.starts_with("modelopt") => self.modelopt(),
             // Older files of modelopt leave the method out.
             "" if self.section.has("quant_algo") => self.modelopt(),
-            _ => {
+            method => self.other_method(method).unwrap_or_else(|| {
                 let what = if self.section.has("quant_method") { "is not supported" } else { "is missing" };
-                self.section.problem("quant_method", format!("{what}: supported are {METHODS}"));
+                let bits = self.section.get("bits").and_then(Value::as_u64);
+                let nearest = nearest_precision(method, bits);
+                self.section.problem("quant_method", format!("{what}: {}", way_out(nearest)));
                 Quantisation::default()
-            }
+            }),
         }
     }
 
-    fn general(&self, reach: RuleScope, format: Option<WeightFormat>) -> Quantisation {
+    pub(super) fn general(&self, reach: RuleScope, format: Option<WeightFormat>) -> Quantisation {
         let mut skipped = Matcher::default();
-        for key in ["modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"] {
+        for key in SKIPPING_KEYS {
             for pattern in self.section.texts(key).unwrap_or_default() {
                 skipped.add(self.section, key, pattern);
             }
@@ -138,9 +157,7 @@ impl SectionReader<'_> {
         let format = self.integer_weights();
         let mut quantisation = self.general(RuleScope::Linear, format);
         if let (true, Some(format)) = (self.section.flag("lm_head") == Some(true), format) {
-            let mut head = Matcher::default();
-            head.add(self.section, "lm_head", "lm_head");
-            quantisation.named.push((head, format));
+            quantisation.store(self.section, "lm_head", "lm_head", format);
         }
         if let Some(dynamic) = self.section.section("dynamic") {
             for (pattern, _) in dynamic.entries() {
@@ -154,11 +171,11 @@ impl SectionReader<'_> {
     }
 
     /// Integer weights with 16-bit activations, as GPTQ and AWQ have them.
-    fn integer_weights(&self) -> Option<WeightFormat> {
+    pub(super) fn integer_weights(&self) -> Option<WeightFormat> {
         self.integer_format(self.section, num_bits(self.section, "bits")?)
     }
 
-    fn integer_format(&self, section: &Keys<'_>, bits: u64) -> Option<WeightFormat> {
+    pub(super) fn integer_format(&self, section: &Keys<'_>, bits: u64) -> Option<WeightFormat> {
         // These formats say -1 for one scale per output channel.
         let group_size = match section.get("group_size").map(Value::as_i64) {
             None | Some(Some(-1)) => self.channel,
@@ -168,7 +185,8 @@ impl SectionReader<'_> {
             4 => Some(WeightFormat::Int4 { group_size }),
             8 => Some(WeightFormat::Int8WeightOnly { group_size }),
             _ => {
-                section.log.problem(format!("{bits} bit integer weights are not supported: 4 and 8 are"));
+                let way_out = way_out(nearest_precision("", Some(bits)));
+                section.log.problem(format!("{bits} bit integer weights are not supported, 4 and 8 are: {way_out}"));
                 None
             }
         }
@@ -305,6 +323,36 @@ impl SectionReader<'_> {
     }
 }
 
+/// Notes where `hf_quant_config.json` says something else than the section of `config.json`, which is used.
+fn note_differences(section: &Keys<'_>, used: &Quantisation, hf: &Keys<'_>) {
+    // The file is not used, so its problems go into a log that nobody reads.
+    let log = Log::default();
+    let mut aside = hf.clone();
+    aside.log = &log;
+    let kv_cache = SectionReader { section: &aside, channel: 1 }.kv_cache();
+    let (method, own) = (section.text("quant_method").unwrap_or("none"), section.text("quant_algo"));
+    let other = aside.text("quant_algo");
+    let same_algorithm = match (own, other) {
+        (Some(own), Some(other)) => own.eq_ignore_ascii_case(other),
+        (None, Some(_)) => method.starts_with("modelopt"),
+        (_, None) => true,
+    };
+    if !same_algorithm {
+        let (own, other) = (own.unwrap_or(method), other.unwrap_or("none"));
+        section.log.note(format!(
+            "quantization_config says {own}, hf_quant_config.json says {other}: the former is used, as engines do"
+        ));
+    }
+    if kv_cache != used.kv_cache {
+        let shown = |cache: Option<DType>| cache.map_or("no format".to_owned(), |format| format.to_string());
+        section.log.note(format!(
+            "hf_quant_config.json says {} of the KV cache, quantization_config says {}: the latter is used, as engines do",
+            shown(kv_cache),
+            shown(used.kv_cache)
+        ));
+    }
+}
+
 /// Reads the two sides of a scale block.
 fn block(section: &Keys<'_>, key: &str) -> Option<WeightFormat> {
     section.read(key, "two positive sizes, such as [128, 128]", |value| {
@@ -315,7 +363,7 @@ fn block(section: &Keys<'_>, key: &str) -> Option<WeightFormat> {
 }
 
 /// Reads a required number of bits.
-fn num_bits(section: &Keys<'_>, key: &str) -> Option<u64> {
+pub(super) fn num_bits(section: &Keys<'_>, key: &str) -> Option<u64> {
     section.require(&[key]);
     optional_size(section, key)
 }

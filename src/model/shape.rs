@@ -277,6 +277,10 @@ pub struct Model {
     pub lm_head_weights: WeightFormat,
     /// Number format of the KV cache that the checkpoint asks for (`kv_cache_scheme`, `kv_cache_quant_algo`).
     pub kv_cache_dtype: Option<DType>,
+    /// Parameters of vision and audio towers with their projectors, which take memory unquantised; `None` where the configuration states
+    /// no sizes of any. Their work is not predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tower_params: Option<u64>,
     /// The layers, in groups of equal ones.
     pub layers: Vec<LayerGroup>,
     /// The group of each layer, from the first layer on.

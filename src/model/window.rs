@@ -24,7 +24,18 @@ pub(super) fn layers(text: &Keys<'_>, rule: WindowRule, num_layers: u64) -> Vec<
             let window = sliding(text);
             each(&|layer| if layer >= first { window } else { Window::Full })
         }
-        WindowRule::Full | WindowRule::All | WindowRule::FromMaxWindowLayers => each(&|_| Window::Full),
+        WindowRule::AllButEveryIfSet { n } if text.has("sliding_window") => {
+            let letters = text.get("sliding_window_pattern").and_then(|pattern| pattern.as_str()).map(str::len);
+            let every = match letters.filter(|letters| *letters > 0) {
+                Some(letters) => letters as u64,
+                None => optional_size(text, "sliding_window_pattern").unwrap_or(n),
+            };
+            let window = sliding(text);
+            each(&|layer| if (layer + 1).is_multiple_of(every) { Window::Full } else { window })
+        }
+        WindowRule::Full | WindowRule::All | WindowRule::FromMaxWindowLayers | WindowRule::AllButEveryIfSet { .. } => {
+            each(&|_| Window::Full)
+        }
         WindowRule::AllButEvery { n, and_last } => {
             let every = optional_size(text, "sliding_window_pattern").unwrap_or(n);
             let window = sliding(text);

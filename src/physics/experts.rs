@@ -27,6 +27,11 @@ pub struct Experts {
     pub weights: WeightFormat,
 }
 
+/// Multiple of an mxfp4 expert's hidden size.
+const HIDDEN_TILE: u64 = 256;
+/// Multiple of an mxfp4 expert's width on a rank.
+const WIDTH_TILE: u64 = 128;
+
 impl Experts {
     pub(super) fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
         Experts {
@@ -60,6 +65,20 @@ impl Experts {
     /// Elements of the weights of so many of this rank's experts.
     pub(super) fn elements(&self, experts: u64) -> f64 {
         expert_weight_bytes(experts as f64, self.hidden_size as f64, self.intermediate_size as f64, self.gated, 1.0)
+    }
+
+    /// Elements that the rank allocates for so many of its experts. Widths of mxfp4 are whole tiles of Marlin's kernel.
+    ///
+    /// # Source
+    /// vLLM 0.10 to 0.24, `Mxfp4MoEMethod.create_weights` (`vllm/model_executor/layers/quantization/mxfp4.py`). gpt-oss-120b has 60.8 GiB of
+    /// weights by their elements and 66.0 by these; logs of its servers have 66.0 (0.10.1) and 64.4 (0.14.1, whose kernel pads less).
+    pub(super) fn allocated_elements(&self, experts: u64) -> f64 {
+        let (hidden, width) = (self.hidden_size, self.intermediate_size);
+        let (hidden, width) = match self.weights {
+            WeightFormat::Mxfp4 => (hidden.next_multiple_of(HIDDEN_TILE), width.next_multiple_of(WIDTH_TILE)),
+            _ => (hidden, width),
+        };
+        Experts { hidden_size: hidden, intermediate_size: width, ..*self }.elements(experts)
     }
 
     /// Token-expert pairs that come to this rank for each token of its replica.

@@ -10,7 +10,7 @@ use crate::model::{Attention, LayerGroup, Model, Window};
 use super::attention::kv_bytes_per_token;
 use super::check::check;
 use super::layer;
-use super::parameters::{Part, layer_parts};
+use super::parameters::{Part, layer_parts, tower_bytes};
 use super::pipeline::layers_per_stage;
 use super::projection::vocab_rows_per_rank;
 use super::ranks::Context;
@@ -58,7 +58,8 @@ impl Memory {
     ///
     /// # Formula
     /// Weights: `Σ n·k·b_weight` over the rank's matrices, experts included, and norms, biases and the like in the
-    /// model's dtype; the embedding on the first stage, the LM head on the last (once if tied and on the same stage).
+    /// model's dtype; the embedding on the first stage, the LM head on the last (once if tied and on the same stage); the towers on the
+    /// first stage, split over its tensor-parallel ranks.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind) where the deployment does not fit the model.
@@ -68,7 +69,8 @@ impl Memory {
         let split = layers_per_stage(model.num_layers(), context.ranks.pipeline);
         let num_layers = model.num_layers().max(1) as f64;
         let all_layers: f64 = model.layers.iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
-        let ends = |stage: usize| end_weight_bytes(model, context, stage == 0, stage + 1 == split.len());
+        let towers = if deployment.language_model_only { 0.0 } else { tower_bytes(model) };
+        let ends = |stage: usize| end_weight_bytes(model, towers, context, stage == 0, stage + 1 == split.len());
         let weight_bytes_per_stage = split
             .iter()
             .enumerate()
@@ -129,11 +131,13 @@ fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
     layer_parts(group, context, true).iter().map(Part::stored_bytes).sum()
 }
 
-fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {
+fn end_weight_bytes(model: &Model, tower_bytes: f64, context: Context, is_first: bool, is_last: bool) -> f64 {
     let elements = (vocab_rows_per_rank(model.vocab_size, context.ranks.tensor) * context.hidden) as f64;
     let norm = if is_last { context.hidden as f64 * context.activation.bytes() } else { 0.0 };
     let embedding = if is_first { elements * context.activation.bytes() } else { 0.0 };
     let shared = is_first && model.tie_word_embeddings;
     let head = if is_last && !shared { elements * model.lm_head_weights.bytes_per_weight() } else { 0.0 };
-    norm + embedding + head
+    // Engines split the matrices of towers over the tensor-parallel ranks of the first stage.
+    let towers = if is_first { tower_bytes / context.ranks.tensor as f64 } else { 0.0 };
+    norm + embedding + head + towers
 }

@@ -56,10 +56,15 @@ impl Model {
         }
     }
 
-    /// Returns the bytes of all stored weights, with their scales.
+    /// Returns the bytes of all stored weights, with their scales and with the towers.
     pub fn weight_bytes(&self) -> f64 {
-        parts(self).iter().map(|(count, part)| count * part.stored_bytes()).sum()
+        parts(self).iter().map(|(count, part)| count * part.stored_bytes()).sum::<f64>() + tower_bytes(self)
     }
+}
+
+/// Bytes of the vision and audio towers, which are stored in the model's number format.
+pub(super) fn tower_bytes(model: &Model) -> f64 {
+    model.tower_params.unwrap_or(0) as f64 * model.dtype.bytes()
 }
 
 /// Returns every part of a model with the number of layers that have it.
@@ -77,16 +82,18 @@ fn parts(model: &Model) -> Vec<(f64, Part)> {
     parts
 }
 
-/// Returns the parts of a layer that one rank stores, with or without [copies](stored_matrices).
-pub(super) fn layer_parts(group: &LayerGroup, context: Context, with_copies: bool) -> Vec<Part> {
-    let matrices = stored_matrices(group, context, with_copies);
+/// Returns the parts of a layer that one rank stores: as the engine allocates them, with [copies](stored_matrices) and whole tiles, or as the
+/// checkpoint has them.
+pub(super) fn layer_parts(group: &LayerGroup, context: Context, as_allocated: bool) -> Vec<Part> {
+    let matrices = stored_matrices(group, context, as_allocated);
     let mut parts: Vec<Part> =
         matrices.map(|matrix| Part::whole(matrix.elements(), matrix.weights.bytes_per_weight())).collect();
     let (mut all, mut visited) = (0, 0);
     if let Some(moe) = &group.moe {
         let experts = Experts::new(context.hidden, moe, context.ranks);
         (all, visited) = (experts.local_experts, experts.top_k);
-        let elements = |experts_of: u64| experts.elements(experts_of);
+        let elements =
+            |number| if as_allocated { experts.allocated_elements(number) } else { experts.elements(number) };
         parts.push(Part { total: elements(all), active: elements(visited), bytes: moe.weights.bytes_per_weight() });
     }
     let other = |experts| other_elements(group, context, experts) as f64;

@@ -95,13 +95,14 @@ impl StepPlan {
         Self::for_engine(model, deployment, &Engine::default())
     }
 
-    /// [`Self::new`] with the kernels that an engine launches: of vLLM those of its version; others are laid out as the default, with
+    /// [`Self::new`] with the kernels that an engine launches: of vLLM those of its version, or of the newest; others are laid out as [`Engine::fitted`], with
     /// samplers of their own.
     ///
     /// # Errors
     /// As [`Self::new`].
     pub fn for_engine(model: &Model, deployment: &Deployment, engine: &Engine) -> Result<Self> {
-        let mut notes = model.notes.to_vec();
+        let mut notes =
+            if deployment.language_model_only { model.notes_without_towers() } else { model.notes.to_vec() };
         notes.extend(check(model, deployment)?);
         notes.extend(sampler::remark(model, deployment, engine));
         let sampling = sampler::defaults(model, deployment, engine);

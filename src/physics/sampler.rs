@@ -145,7 +145,7 @@ impl Sampler {
 pub fn kernel_of(name: &str, vocab: u64) -> Option<(f64, Kernel)> {
     let alone = SamplingParams { top_k: Some(20), ..SamplingParams::default() };
     let sorted = SamplingParams { top_p: Some(0.9), repetition_penalty: Some(1.1), ..SamplingParams::default() };
-    let of = |params: &SamplingParams| Sampler::new(&Engine::default(), vocab, 2.0, 0.0).templates(params.work());
+    let of = |params: &SamplingParams| Sampler::new(&Engine::fitted(), vocab, 2.0, 0.0).templates(params.work());
     let template = of(&sorted).into_iter().chain(of(&alone)).find(|template| template.kind.name() == name)?;
     match template.kernel {
         KernelTemplate::Streaming { bytes_per_row, kernel, .. } => Some((bytes_per_row, kernel)),
@@ -161,7 +161,7 @@ mod tests {
     fn read(sampling: Option<SamplingParams>, generation_config: GenerationConfig) -> (SamplingParams, Option<String>) {
         let model = Model { sampling, ..llama_31_70b() };
         let deployment = Deployment { generation_config, ..Deployment::tensor_parallel(4) };
-        read_by(&Engine::default(), &model, &deployment)
+        read_by(&Engine::fitted(), &model, &deployment)
     }
 
     fn read_by(engine: &Engine, model: &Model, deployment: &Deployment) -> (SamplingParams, Option<String>) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn names(work: SamplerWork) -> Vec<(&'static str, f64, u64)> {
-        let list = Sampler::new(&Engine::default(), 1000, 2.0, 0.0).templates(work);
+        let list = Sampler::new(&Engine::fitted(), 1000, 2.0, 0.0).templates(work);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { bytes_per_row, kernel, .. } => {
                 (template.kind.name(), bytes_per_row / 1000.0, kernel.launches())

@@ -279,7 +279,7 @@ mod tests {
         assert_eq!([Some("0.17.0"), Some("0.20.2")].map(of), [Truncation::Search; 2]);
         assert_eq!([Some("0.21.0"), Some("0.32.0"), None].map(of), [Truncation::Rejection; 3]);
         assert_eq!(Truncation::of(&Engine::parse("sglang", Some("0.5")).unwrap()), Truncation::JointRejection);
-        assert_eq!(Truncation::of(&Engine::default()), Truncation::Sort);
+        assert_eq!(Truncation::of(&Engine::fitted()), Truncation::Sort);
     }
 
     #[test]

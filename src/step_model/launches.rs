@@ -77,10 +77,12 @@ impl Launches {
 mod tests {
     use super::*;
     use crate::deployment::{CudagraphMode, Deployment};
+    use crate::engine::Engine;
     use crate::model::Model;
 
     fn launches(model: &str, deployment: &Deployment) -> Launches {
-        Launches::new(&StepPlan::new(&Model::find(model).expect("built in"), deployment).expect("possible"))
+        let model = Model::find(model).expect("built in");
+        Launches::new(&StepPlan::for_engine(&model, deployment, &Engine::fitted()).expect("possible"))
     }
 
     #[test]

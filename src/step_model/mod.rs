@@ -5,12 +5,16 @@
 //! that sum in lookup tables for event loops. Read the first to see how a time comes about. Uses `physics`, `efficiency`,
 //! `correction`, `kv_capacity`, `model`, `hardware`, `deployment`.
 
+mod assumption;
 mod fast;
+mod gpu_notes;
 mod host_reads;
 mod launches;
-mod measured_falls;
 mod operators;
+#[cfg(test)]
+mod operators_tests;
 mod options;
+mod uneven_rows;
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,23 +23,24 @@ use crate::coverage::IntervalCoverage;
 use crate::deployment::Deployment;
 use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
-use crate::efficiency::{EfficiencyMode, Tables, Timer};
+use crate::efficiency::{EfficiencyMode, Tables, Timer, engine_on};
 use crate::engine::Engine;
 use crate::error::{Error, Result, each_once};
 use crate::hardware::{Architecture, Hardware, HostLink};
-use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, OwnSampling, SamplerWork, Window};
 use crate::physics::attention::kv_bytes_per_token;
 use crate::physics::{BatchSums, Kernel, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
-use crate::units::{GIB, real};
+use crate::units::real;
 
+use assumption::Assumption;
 use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
+use gpu_notes::{gpu_notes, weights_that_do_not_fit};
 use host_reads::HostReads;
 use launches::Launches;
-use measured_falls::slow_decodes;
 pub use options::{CorrectionChoice, Options};
+use uneven_rows::slow_decodes;
 
 /// Predicts steps of one model on one kind of GPU in one deployment.
 ///
@@ -74,6 +79,8 @@ pub struct StepModel {
     /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
     shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
+    /// Assumptions about the GPU that widen the interval.
+    assumptions: Vec<Assumption>,
     hardware: String,
     engine: Engine,
     host_link: Option<HostLink>,
@@ -97,7 +104,7 @@ impl StepModel {
     ///
     /// # Errors
     /// A deployment that the model can't be split by; efficiency tables that are missing or broken, a number format that the GPU has
-    /// no peak for.
+    /// no peak for; a power limit that the GPU does not take.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
         Self::with_options(model, hardware, deployment, &Options::default())
     }
@@ -112,24 +119,26 @@ impl StepModel {
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Self> {
+        let hardware = &options.gpu(hardware)?;
         let correction = match &options.correction {
             // Those that are built in were fitted on GPUs.
             CorrectionChoice::Auto if hardware.architecture == Architecture::Cpu => None,
             choice => choice.resolve(&model.name, options.efficiency)?,
         };
-        let mut plan = StepPlan::for_engine(model, deployment, &options.engine)?;
+        let engine = engine_on(&options.engine, hardware);
+        let mut plan = StepPlan::for_engine(model, deployment, &engine)?;
         if hardware.architecture == Architecture::Cpu {
             plan.overlapped_tokens = 0;
         }
-        let tables = Tables::new(hardware, &options.engine, options.data_dir.as_deref());
+        let tables = Tables::new(hardware, &engine, options.data_dir.as_deref());
         let is_datasheet = options.efficiency == EfficiencyMode::Tables && tables.are_empty()?;
         let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
         let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
-        if !options.engine.is_vllm() {
-            let found = IntervalCoverage::of(&options.engine, &hardware.name, correction.is_some());
+        if !engine.is_vllm() {
+            let found = IntervalCoverage::of(&engine, &hardware.name, None, correction.is_some());
             notes.push(format!(
                 "steps are laid out as vLLM's, with kernels and the sampler of {}; {}",
-                options.engine, found.remark
+                engine, found.remark
             ));
         }
         if is_datasheet {
@@ -153,6 +162,12 @@ impl StepModel {
         let computing = timers.iter().filter(|(operator, _)| operator.flops > 0.0);
         let peak_flop_per_s = computing.map(|(_, timer)| timer.peak_flop_per_s).fold(0.0, f64::max);
         notes.extend(notes_of(&timers));
+        notes.extend(gpu_notes(&timers, hardware, efficiency));
+        let assumptions = Assumption::all(model, hardware, deployment, options, correction.as_ref())?;
+        if timers.iter().any(|(_, timer)| !timer.notes.is_empty()) {
+            let name = &hardware.name;
+            notes.push(format!("`ridgepoint hardware {name} --series` lists the kernels that were measured; `ridgepoint calibrate` adds others"));
+        }
         if efficiency == EfficiencyMode::Tables {
             notes.extend(slow_decodes(&plan, &timers));
         }
@@ -166,8 +181,9 @@ impl StepModel {
             is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
             correction,
+            assumptions,
             hardware: hardware.name.clone(),
-            engine: options.engine.clone(),
+            engine,
             host_link: hardware.host_link,
             plan,
             timers,
@@ -190,6 +206,11 @@ impl StepModel {
     #[must_use]
     pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
         self.tables = self.tables.and_then(|tables| StepTables::new(tables.operators, Some(&correction)));
+        self.assumptions = self
+            .assumptions
+            .iter()
+            .map(|of| of.map(|steps| steps.clone().with_correction(correction.clone())))
+            .collect();
         self.correction = Some(correction);
         self.by_sampler_work = Arc::default();
         self
@@ -200,10 +221,12 @@ impl StepModel {
     ///
     /// ```
     /// use ridgepoint::model::{OwnSampling, SamplingParams};
-    /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+    /// use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
     ///
-    /// // The model's generation_config.json has top_p = 0.9, for which vLLM sorts the logits.
-    /// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
+    /// // The model's generation_config.json has top_p = 0.9, for which vLLM sorts the logits up to version 0.16.
+    /// let (model, gpu, deployment) = (Model::find("llama-3.1-8b")?, Hardware::find("h100")?, Deployment::default());
+    /// let options = Options { engine: Engine::parse("vllm", Some("0.15")).expect("a version"), ..Options::default() };
+    /// let steps = StepModel::with_options(&model, &gpu, &deployment, &options)?;
     /// let greedy = OwnSampling::from(&SamplingParams { temperature: Some(0.0), ..SamplingParams::default() });
     /// let time_us = |requests: &[OwnSampling]| {
     ///     steps.with_own_sampling(requests).step_time_us(&[Request::decode(1024); 64])
@@ -238,6 +261,7 @@ impl StepModel {
     fn with_sampler_work(&self, work: SamplerWork) -> Self {
         let mut steps = self.clone();
         steps.by_sampler_work = Arc::default();
+        steps.assumptions = self.assumptions.iter().map(|of| of.map(|steps| steps.with_sampler_work(work))).collect();
         steps.plan = steps.plan.with_sampler_work(work);
         let timed = operators_of(&steps.plan).into_iter().filter_map(|operator| {
             let (_, timer) = self.timers.iter().find(|(known, _)| same_kernel(known, &operator))?;
@@ -296,11 +320,18 @@ impl StepModel {
         self.notes.iter().cloned().chain(self.carried_over()).collect()
     }
 
-    /// A remark if the correction was fitted on other GPUs.
+    /// A remark if the correction was fitted on other GPUs or, unless it is built in, on other versions of the engine.
     pub fn carried_over(&self) -> Option<String> {
-        let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
-        let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));
-        Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))
+        let correction = self.correction.as_ref()?;
+        let gpu = (!self.is_fitted_gpu()).then(|| (correction.source.hardware.join(", "), self.hardware.clone()));
+        let version = correction.source.other_version_than(&self.engine).filter(|_| !correction.is_builtin());
+        let parts: Vec<_> = gpu.into_iter().chain(version.map(|fitted| (fitted, self.engine.to_string()))).collect();
+        let (fitted, here): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let words = || {
+            let (name, fitted, here) = (&correction.name, fitted.join(" with "), here.join(" with "));
+            format!("correction {name} was fitted on {fitted} and is carried over to {here}")
+        };
+        (!here.is_empty()).then(words)
     }
 
     /// A remark if the correction was fitted on smaller or on larger steps. It is part of the estimate's warnings.
@@ -347,23 +378,6 @@ fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardwa
         _ => None,
     });
     plan.windows.iter().map(|window| full.filter(|_| *window == Window::Full)).collect()
-}
-
-/// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.
-fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
-    let weights_bytes = plan.most_gpu_weight_bytes;
-    let device_bytes = device_memory_bytes(hardware);
-    let usable_bytes = device_bytes * deployment.gpu_memory_utilization;
-    (weights_bytes > usable_bytes).then(|| {
-        format!(
-            "the weights take {:.1} GiB of each GPU, {:.1} GiB more than gpu_memory_utilization = {} of {:.0} GiB leaves: \
-             the engine would not start; a larger tensor_parallel_size or a quantised checkpoint would fit",
-            weights_bytes / GIB,
-            (weights_bytes - usable_bytes) / GIB,
-            deployment.gpu_memory_utilization,
-            device_bytes / GIB
-        )
-    })
 }
 
 /// Returns each operator of a plan once, taken from batches that together have all of them.

@@ -1,5 +1,5 @@
 //! The options of a step model: all choices other than model, GPU and deployment, among them its correction. Uses `correction`, `efficiency`,
-//! `error`.
+//! `error`, `hardware`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,18 +8,24 @@ use crate::correction::{Correction, Level, builtin_corrections};
 use crate::efficiency::EfficiencyMode;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::hardware::Hardware;
 
 /// Choices other than model, GPU and deployment.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Calibrated tables, or the textbook roofline. Defaults to the tables.
     pub efficiency: EfficiencyMode,
-    /// Engine whose kernels are launched and looked up; where they were not measured on a GPU, those of the nearest version are the fallback.
+    /// Engine whose kernels are launched and looked up, without a version the newest with kernels of its own for the GPU ([`engine_on`](crate::engine_on)).
+    /// Where a version was not measured on a GPU, the nearest is the fallback.
     pub engine: Engine,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,
     /// Correction fitted to measured engine runs. Defaults to the recommended one.
     pub correction: CorrectionChoice,
+    /// Power limit of each GPU, W, as `nvidia-smi -pl` sets it ([`Hardware::with_power_limit`]); `None` for the board's own power.
+    pub power_limit_watt: Option<f64>,
+    /// Whether GPUs over PCIe read each other's memory; `None` for what the GPU's file says ([`Hardware::peer_access`]).
+    pub peer_access: Option<bool>,
     /// Skip building the lookup tables (about 10 ms). Set this if you only need a few predictions:
     /// [`StepModel::step_time_us`](crate::StepModel::step_time_us) then evaluates every operator.
     pub operators_only: bool,
@@ -29,6 +35,21 @@ impl Options {
     /// Default options without a correction.
     pub fn uncorrected() -> Self {
         Options { correction: CorrectionChoice::None, ..Options::default() }
+    }
+
+    /// Returns the GPU as these options set it up. A step model does so by itself; a GPU that is set up already stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`Hardware::with_power_limit`].
+    pub fn gpu(&self, hardware: &Hardware) -> Result<Hardware> {
+        let limited = match self.power_limit_watt {
+            Some(watt) => hardware.with_power_limit(watt)?,
+            None => hardware.clone(),
+        };
+        Ok(match self.peer_access {
+            Some(is_there) => limited.with_peer_access(is_there),
+            None => limited,
+        })
     }
 }
 

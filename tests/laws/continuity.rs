@@ -6,8 +6,12 @@ use ridgepoint::hardware::Architecture;
 use ridgepoint::model::Attention;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
-/// Most that a step may grow by from one token to two: twice the experts, and twice the rows.
-const JUMP: f64 = 2.0;
+/// Most that a step may grow by from one token to two: twice the experts, and twice the rows. vLLM 0.24's experts of Mixtral were measured
+/// to take 2.2 times as long for two tokens as for one on H100.
+const JUMP: f64 = 2.1;
+/// The same on an H20, whose capped peaks are a seventh of those of the H100 whose tables it borrows: attention over 30,000 tokens and experts
+/// take up to 2.45 times as long, as rows that pad a tile cost seven times as much there. No kernel of it was measured.
+const CAPPED_JUMP: f64 = 2.5;
 /// Least share of a step's time that one with more tokens takes: measured projections of a few rows fall by up to 7 %.
 const FALL: f64 = 0.9;
 
@@ -29,13 +33,14 @@ fn a_chunk_of_two_tokens_takes_about_as_long_as_a_decode() {
     let mut found = Vec::new();
     let mut compared = 0;
     for gpu in ridgepoint::hardware::builtin_names() {
+        let jump = if gpu == "h20" { CAPPED_JUMP } else { JUMP };
         let hardware = Hardware::find(gpu).unwrap();
         for name in ridgepoint::model::builtin_names() {
+            let model = Model::builtin(name).unwrap();
             // Chunks of latent attention run other kernels than its decodes.
-            if ["deepseek", "kimi", "glm-5"].iter().any(|latent| name.starts_with(latent)) {
+            if model.layers.iter().any(|layer| matches!(layer.attention, Attention::Mla(_))) {
                 continue;
             }
-            let model = Model::builtin(name).unwrap();
             for tp in [1, 8] {
                 let deployment = Deployment::tensor_parallel(tp);
                 // A dozen steps are summed sooner than compiled tables are built. `compiled_laws` tests that both agree.
@@ -47,7 +52,7 @@ fn a_chunk_of_two_tokens_takes_about_as_long_as_a_decode() {
                     let (one, two, eight) = (us(1), us(2), us(8));
                     compared += 1;
                     let falls = two < FALL * one && !one_row_is_measured_slow(&model, &hardware);
-                    if falls || two > JUMP * one || eight < FALL * two {
+                    if falls || two > jump * one || eight < FALL * two {
                         found
                             .push(format!("{name} on {gpu} × {tp} after {context}: {one:.0}, {two:.0}, {eight:.0} µs"));
                     }

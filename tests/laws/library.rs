@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use compare::is_rel;
 use ridgepoint::physics::GraphMode;
 use ridgepoint::{
-    Deployment, EfficiencyMode, Error, Hardware, Model, OperatorGroup, Options, Provenance, Request, StepEstimate,
-    StepModel,
+    Deployment, EfficiencyMode, Engine, Error, Hardware, Model, OperatorGroup, Options, Provenance, Request,
+    StepEstimate, StepModel,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ impl Prediction {
         let model = Model::find(&self.model).expect("built in");
         let hardware = Hardware::find(&self.hardware).expect("built in");
         let deployment = Deployment::tensor_parallel(self.tensor_parallel_size);
-        let options = Options::uncorrected();
+        let options = Options { engine: Engine::fitted(), ..Options::uncorrected() };
         let step_model =
             StepModel::with_options(&model, &hardware, &deployment, &options).expect("a possible deployment");
         let requests = |g: &Group| vec![Request::prefill(g.num_scheduled_tokens, g.num_computed_tokens); g.requests];

@@ -75,14 +75,11 @@ fn nested_keys_are_named_with_their_path() {
 }
 
 #[test]
-fn an_unknown_model_type_lists_the_known_ones() {
+fn an_unknown_model_type_names_a_near_one_and_a_way_out() {
     let error = read(&changed("llama-3.1-8b", json!({"model_type": "llamma"}))).unwrap_err();
     assert!(error.kind() == ErrorKind::UnsupportedModel);
     let message = error.to_string();
-    assert!(
-        message.contains("llamma") && message.contains("qwen3_moe") && message.contains("deepseek_v3"),
-        "{message}"
-    );
+    assert!(message.contains("llamma") && message.contains("as_family = llama"), "{message}");
     assert!(problems(&json!({"hidden_size": 64})).join("").contains("model_type"));
 }
 

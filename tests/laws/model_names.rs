@@ -329,15 +329,29 @@ fn published_models_that_cannot_be_read_are_refused_by_the_key() {
 
 #[test]
 fn a_model_known_in_another_format_alone_is_refused_with_that_name() {
-    for (name, known) in [
-        ("moonshotai/Kimi-K2.7-Code", "kimi-k2.7-code-nvfp4"),
-        ("moonshotai/Kimi-K2.6", "kimi-k2.6-nvfp4"),
-        ("RedHatAI/Kimi-K2.6-FP8", "kimi-k2.6-nvfp4"),
-    ] {
+    for (name, known) in
+        [("moonshotai/Kimi-K2.7-Code", "kimi-k2.7-code-nvfp4"), ("RedHatAI/Kimi-K2.7-Code-FP8", "kimi-k2.7-code-nvfp4")]
+    {
         let error = Model::find(name).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownModel);
         assert!(error.to_string().contains(&format!("of this model only {known} can be named")), "{error}");
     }
+}
+
+#[test]
+fn releases_of_one_shape_are_found_by_their_own_names() {
+    for (name, shape) in [
+        ("MiniMaxAI/MiniMax-M2", "minimax-m2.5"),
+        ("zai-org/GLM-4.7", "glm-4.6"),
+        ("moonshotai/Kimi-K2.6", "kimi-k2.5"),
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3.2"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b"),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "mistral-small-3.1-24b"),
+        ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss-36b"),
+    ] {
+        assert_eq!(Model::builtin(name).unwrap().name, shape);
+    }
+    assert_eq!(Model::builtin("zai-org/GLM-4.7-FP8").unwrap().layers[1].count, 89);
 }
 
 #[test]

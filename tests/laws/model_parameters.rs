@@ -131,6 +131,14 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("qwen3-235b-a22b-nvfp4", 235_093_634_560.0, 0.0, UNQUANTISED),
     ("phi-3-mini-4k", 3_821_079_552.0, 0.0, INDEX),
     ("phi-4", 14_659_507_200.0, 0.0, INDEX),
+    ("phi-4-mini", 3_836_021_760.0, 0.0, INDEX),
+    ("seed-oss-36b", 36.15e9, 0.0, SHOWN),
+    // Towers are left out.
+    ("mistral-small-3.1-24b", 24.0e9, 0.439e9, SHOWN),
+    ("qwen2.5-vl-3b", 3.75e9, 0.669e9, SHOWN),
+    ("qwen2.5-vl-7b", 8.29e9, 0.677e9, SHOWN),
+    ("qwen2.5-vl-32b", 33.5e9, 0.69e9, SHOWN),
+    ("qwen2.5-vl-72b", 73.4e9, 0.705e9, SHOWN),
 ];
 
 /// Configurations whose published size is too coarse, or not the language model's, to compare within the tolerance.
@@ -149,6 +157,26 @@ const NOT_COMPARED: &[&str] = &[
     "glm-4.5",
     "glm-4.5-air",
     "glm-4.6",
+    // `public_names` compares these with their names or with their language models.
+    "glm-4.5v",
+    "intern-s1",
+    "intern-s1-mini",
+    "internvl3-14b",
+    "internvl3-1b",
+    "internvl3-2b",
+    "internvl3-38b",
+    "internvl3-78b",
+    "internvl3-8b",
+    "internvl3.5-14b",
+    "internvl3.5-1b",
+    "internvl3.5-241b-a28b",
+    "internvl3.5-2b",
+    "internvl3.5-30b-a3b",
+    "internvl3.5-38b",
+    "internvl3.5-4b",
+    "internvl3.5-8b",
+    "paddleocr-vl",
+    "phi-4-multimodal",
 ];
 
 fn assert_rel(what: &str, got: f64, want: f64, tolerance: f64) {
@@ -164,6 +192,19 @@ fn total(name: &str) -> f64 {
 fn totals_match_the_published_sizes() {
     for &(name, published, left_out, source) in PUBLISHED {
         assert_rel(&format!("{name} ({source})"), total(name), published - left_out, REL_PUBLISHED);
+    }
+}
+
+#[test]
+fn towers_have_the_published_sizes() {
+    // The norms and biases are left out, and Llama 4's adapter is a little wider than what lies behind its merged patches.
+    for name in
+        ["llama-4-scout", "llama-4-maverick", "gemma-3-27b", "mistral-small-3.1-24b", "qwen2.5-vl-7b", "qwen2.5-vl-72b"]
+    {
+        let (_, _, published, source) = PUBLISHED.iter().find(|row| row.0 == name).unwrap();
+        #[allow(clippy::cast_precision_loss)]
+        let tower = Model::builtin(name).unwrap().tower_params.unwrap() as f64;
+        assert_rel(&format!("{name} ({source})"), tower, *published, 0.015);
     }
 }
 

@@ -27,8 +27,9 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
     let model = Model::find(model).expect("built in");
     let hardware = Hardware::find(gpu).expect("a GPU");
     let deployment = Deployment::tensor_parallel(tensor_parallel_size);
-    let step_model = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected())
-        .expect("own tables or borrowed ones");
+    let options = Options { engine: Engine::fitted(), ..Options::uncorrected() };
+    let step_model =
+        StepModel::with_options(&model, &hardware, &deployment, &options).expect("own tables or borrowed ones");
     let mut batch = vec![Request::decode(2048); 64];
     batch.push(Request::prefill(512, 0));
     step_model.estimate_unchecked(&batch)
@@ -40,7 +41,7 @@ fn series<K: OfSeries>(
     gpu: &str,
     is_wanted: impl Fn(&K) -> bool,
 ) -> (K, std::sync::Arc<Series>) {
-    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &Engine::default(), None);
+    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &Engine::fitted(), None);
     let distance = |key: &K| if is_wanted(key) { 0.0 } else { f64::INFINITY };
     let found = tables.nearest(family, distance, 1, &[]).expect("such a series").remove(0);
     assert!(!found.is_fallback);

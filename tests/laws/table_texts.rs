@@ -9,7 +9,7 @@ use ridgepoint::unstable::efficiency::curve::CollectiveCurve;
 use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
 use ridgepoint::unstable::efficiency::table::Table;
-use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
 const BENCH_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench_data");
@@ -25,7 +25,8 @@ fn put(dir: &TempDir, gpu: &str, operator: &str, text: &str) {
 }
 
 fn steps(model: &str, gpu: &str, gpus: u32, data_dir: Option<&Path>) -> Result<StepModel, Error> {
-    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::uncorrected() };
+    let options =
+        Options { data_dir: data_dir.map(Path::to_path_buf), engine: Engine::fitted(), ..Options::uncorrected() };
     let (model, hardware) = (Model::find(model).unwrap(), Hardware::find(gpu).unwrap());
     StepModel::with_options(&model, &hardware, &Deployment::tensor_parallel(gpus), &options)
 }
@@ -52,7 +53,9 @@ fn batches() -> Vec<Vec<Request>> {
 fn answers(steps: &StepModel) -> Vec<(u64, u64, String)> {
     let answer = |batch: Vec<Request>| {
         let mut estimate = steps.estimate_unchecked(&batch);
-        estimate.warnings.retain(|warning| !warning.contains(": kernels of "));
+        estimate
+            .warnings
+            .retain(|warning| ![": kernels of ", ": nearer kernels "].iter().any(|said| warning.contains(said)));
         (steps.step_time_us(&batch).to_bits(), estimate.step_time_us.to_bits(), format!("{estimate:?}"))
     };
     batches().into_iter().map(answer).collect()

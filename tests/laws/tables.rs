@@ -57,7 +57,8 @@ impl DataDir {
 fn on(gpu: &str, tensor_parallel_size: u32, data_dir: Option<&Path>) -> Result<StepModel, Error> {
     let model = Model::find("llama-3.1-8b").expect("built in");
     let hardware = Hardware::find(gpu).expect("built in");
-    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::uncorrected() };
+    let options =
+        Options { data_dir: data_dir.map(Path::to_path_buf), engine: Engine::fitted(), ..Options::uncorrected() };
     StepModel::with_options(&model, &hardware, &Deployment::tensor_parallel(tensor_parallel_size), &options)
 }
 
@@ -354,7 +355,7 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
 
 #[test]
 fn only_a_table_that_is_not_there_is_a_missing_measurement() {
-    let tables = Tables::new(&Hardware::find("h100").expect("built in"), &Engine::default(), None);
+    let tables = Tables::new(&Hardware::find("h100").expect("built in"), &Engine::fitted(), None);
     let Err(missing) = tables.nearest(&GEMM, |_: &MatmulFormat| f64::INFINITY, 1, &[]) else {
         panic!("no series is at hand")
     };

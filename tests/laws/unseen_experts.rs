@@ -26,7 +26,7 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
     ] {
         let hardware = Hardware::find(gpu).expect("built in");
         let chip = Chip::new(&hardware, dtype).expect("has the unit");
-        let tables = Tables::new(&hardware, &Engine::default(), None);
+        let tables = Tables::new(&hardware, &Engine::fitted(), None);
         let of_kind = |k: &MoeKey| if is_wanted(k, kind) { 0.0 } else { f64::INFINITY };
         let all = tables.nearest(&MOE, of_kind, usize::MAX, &[]).expect("measured layers");
         // Without the layers of `bench_data/exclusions.toml`.

@@ -53,10 +53,7 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
         Some(text) => Hardware::from_toml_str(hardware, "options.hardware_toml", text)?,
         None => Hardware::find_in(data_dir, hardware)?,
     };
-    let deployment = match choices.deployment {
-        Some(json) => Deployment::from_json("options.deployment_json", json)?,
-        None => Deployment::default(),
-    };
+    let (deployment, given) = Deployment::given_in_json("options.deployment_json", choices.deployment.unwrap_or("{}"))?;
     let efficiency = match choices.efficiency {
         None | Some("tables") => EfficiencyMode::Tables,
         Some("ideal") => EfficiencyMode::Ideal,
@@ -68,6 +65,7 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
         choices.kv_transfers.map(|json| KvTransfers::from_json("options.kv_transfers_json", json)).transpose()?;
     let correction = choices.correction.map_or(CorrectionChoice::Auto, CorrectionChoice::from);
     let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction, ..Options::default() };
+    let deployment = deployment.on(&given, &options.engine, &hardware);
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
     Ok(Loaded {
         latency: CalibratedRoofline::new(steps).with_kv_transfers(measured),

@@ -10,7 +10,7 @@ import (
 )
 
 // version is the layout of the files that this package reads.
-const version = 4
+const version = 5
 
 // file is what `ridgepoint export` writes; docs/export.md describes it.
 type file struct {
@@ -26,6 +26,7 @@ type file struct {
 	MaxDecodes        int64           `json:"max_decodes"`
 	RequestUs         float64         `json:"request_us"`
 	ChunkUs           float64         `json:"chunk_us"`
+	PromptTokenUs     float64         `json:"prompt_token_us"`
 	Launches          launches        `json:"launches"`
 	QueryTileTokens   float64         `json:"query_tile_tokens"`
 	RowCells          rowCells        `json:"row_cells"`

@@ -159,7 +159,8 @@ func (m *Model) us(s *sums) (float64, bool) {
 		look(f.ByChunkKvTokens, s.chunkTokens+s.context)
 	}
 	look(f.BySampled, s.sampled)
-	total.us += f.RequestUs*float64(s.decodes+s.chunks) + f.ChunkUs*float64(s.chunks)
+	total.us += f.RequestUs * float64(s.decodes+s.chunks)
+	total.us += f.ChunkUs*float64(s.chunks) + f.PromptTokenUs*float64(s.chunkTokens)
 
 	var spans [maxWindows]span
 	if s.decodes > 0 {

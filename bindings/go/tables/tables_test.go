@@ -13,11 +13,11 @@ import (
 // sampled ones 2. A decode attention takes 10 µs per key for 1 decode and 20 for 3, a chunk attention 100 per prompt token for 1
 // token and 200 for 3. Both have two calls, and a correction doubles them.
 const export = `{
-  "version": 4, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
+  "version": 5, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
   "correction": {"name": null, "level": "none"},
   "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5,
     "scheduling_us_per_running": 0, "scheduling_us_per_waiting": 25, "resume_us": 0},
-  "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11,
+  "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11, "prompt_token_us": 0,
   "launches": {"captured_tokens": 6, "decodes_us": [0, 700], "chunks_us": [45, 900]}, "query_tile_tokens": 128,
   "row_cells": {"dense_rows": 4, "tiled_rows": 8, "rows_per_tile": 2, "rows_per_wide_cell": 1000},
   "by_decodes": [
@@ -178,9 +178,9 @@ func TestCopiesOfKVBlocks(t *testing.T) {
 
 func TestBadFilesAreRefused(t *testing.T) {
 	for _, test := range []struct{ from, to, words string }{
-		{`"version": 4`, `"version": 1`, "version = 1: this package reads version 4; write the file again with `ridgepoint export`"},
-		{`"version": 4`, `"version": 5, "more": []`, "version = 5"},
-		{`"version": 4`, `"vision": 2`, "version = 0"},
+		{`"version": 5`, `"version": 1`, "version = 1: this package reads version 5; write the file again with `ridgepoint export`"},
+		{`"version": 5`, `"version": 6, "more": []`, "version = 6"},
+		{`"version": 5`, `"vision": 2`, "version = 0"},
 		{`"model": "m"`, `"model": "m", "modle": "m"`, "modle"},
 		{`"request_us": 3, `, ``, "request_us is missing"},
 		{`"host": {"queueing_us": 3000, `, `"host": {`, "host.queueing_us is missing"},

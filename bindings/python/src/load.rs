@@ -16,7 +16,7 @@ pub enum Load {
     /// Requests in columns, passed along with the description.
     Columns,
     /// Any other load.
-    Described(workload::Load),
+    Described(Box<workload::Load>),
 }
 
 impl Load {
@@ -30,14 +30,15 @@ impl Load {
         let path = || load.get("path").and_then(Value::as_str).unwrap_or_default().into();
         match kind.as_ref().and_then(Value::as_str) {
             Some("request_arrays") => Ok(Load::Columns),
-            Some("profile") => Ok(Load::Described(workload::Load::Profile { path: path() })),
+            Some("profile") => Ok(Load::Described(Box::new(workload::Load::Profile { path: path() }))),
             Some("request_file") => {
                 let format = load.get("format").and_then(Value::as_str).map(str::parse).transpose().map_err(raised)?;
-                Ok(Load::Described(workload::Load::RequestFile { path: path(), format }))
+                let sent = GeneratedLoad::default();
+                Ok(Load::Described(Box::new(workload::Load::RequestFile { path: path(), format, sent })))
             }
             _ => {
                 let given = load_arguments().read_all("load", &load).map_err(raised)?;
-                Ok(Load::Described(workload::Load::Generated(GeneratedLoad::from_given(&given))))
+                Ok(Load::Described(Box::new(workload::Load::Generated(GeneratedLoad::from_given(&given)))))
             }
         }
     }

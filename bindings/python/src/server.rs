@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Deployment, Engine};
+use ridgepoint_lab::served::fields;
 use ridgepoint_replay::server_config::{ServerConfig, server_arguments, unused_disk};
 use ridgepoint_replay::workload::load_arguments;
 use ridgepoint_replay::{KvDisk, KvOffload};
@@ -86,7 +87,7 @@ struct Server<'a> {
     model: &'a str,
     precision: Option<String>,
     hardware: &'a str,
-    deployment: &'a Deployment,
+    deployment: Map<String, Value>,
     scheduler: Map<String, Value>,
     kv_offload: Option<Tier>,
     kv_transfers: Option<KvTransfers>,
@@ -99,11 +100,14 @@ struct Server<'a> {
 pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     detached(py, || {
         let server = ServerConfig::read(&path).map_err(raised)?;
+        // What the file leaves out is the engine's own for the GPU.
+        let mut deployment = fields(&server.deployment);
+        deployment.retain(|key, _| server.given.contains(key) || key == "cpu_offload_gb");
         to_json(&Server {
             model: &server.model,
             precision: server.precision.map(|precision| precision.to_string()),
             hardware: &server.hardware,
-            deployment: &server.deployment,
+            deployment,
             scheduler: scheduler(&server)?,
             kv_offload: Tier::of(&server).map_err(raised)?,
             kv_transfers: server.measured_transfers().map_err(raised)?,

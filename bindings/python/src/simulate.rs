@@ -86,7 +86,7 @@ fn replayed(
     let names = [("model", &steps.model.name), ("hardware", &steps.hardware.name)];
     scheduler.extend(names.map(|(key, name)| (key.to_owned(), name.as_str().into())));
     let server = ServerConfig::from_values("scheduler", &scheduler).map_err(raised)?;
-    let server = ServerConfig { origin: "engine".to_owned(), deployment: steps.deployment.clone(), ..server };
+    let server = ServerConfig { origin: "engine".to_owned(), ..server.with_deployment(steps.deployment.clone()) };
     let mut engine = server.engine_config(&steps.model, &steps.hardware, predictor.engine()).map_err(raised)?;
     if let Some(tier) = tier {
         if engine.config.kv_offload.is_some() {
@@ -108,10 +108,12 @@ fn replayed(
         replay(&steps.latency, &engine.config, &mut *source.workload, &mut [&mut sampler]).map_err(raised)?;
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
-    warnings.extend(replayed.notes(&engine.config, replayed.queue_trend().as_ref()));
+    let trend = replayed.queue_trend();
+    warnings.extend(replayed.notes(&engine.config, trend.as_ref()));
     warnings.push(TTFT_TAIL_REMARK.to_owned());
     let is_corrected = predictor.correction().is_some();
-    let coverage = IntervalCoverage::of(predictor.engine(), &steps.hardware.name, is_corrected);
+    let coverage =
+        IntervalCoverage::of(predictor.engine(), &steps.hardware.name, trend.map(|of| of.load_kind()), is_corrected);
     warnings.push(coverage.remark.clone());
     let report = Report {
         model: &steps.model.name,

@@ -87,7 +87,7 @@ impl StepModel {
         data_dir: Option<PathBuf>,
         kv_transfers: Option<(PathBuf, Option<String>)>,
     ) -> PyResult<Self> {
-        let deployment = Deployment::from_json("deployment", deployment).map_err(raised)?;
+        let (deployment, given_deployment) = Deployment::given_in_json("deployment", deployment).map_err(raised)?;
         let prediction = from_json("prediction", prediction)?;
         let given = prediction_arguments().read_all("prediction", &prediction).map_err(raised)?;
         detached(py, || {
@@ -100,6 +100,7 @@ impl StepModel {
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = ridgepoint_replay::find_hardware(data_dir.as_deref(), hardware).map_err(raised)?;
             let options = Prediction::options(&given, data_dir.as_deref());
+            let deployment = deployment.on(&given_deployment, &options.engine, &hardware);
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
             // The file's name alone, or the contents of one.

@@ -82,10 +82,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[arg-type]
     "too large": (lambda: Deployment(max_num_seqs=2**32), RidgepointError, "max_num_seqs = 4294967296 must be a whole number from 1 to"),
     "negative": (
-        lambda: Deployment(max_model_len=-1, block_size=-2),
+        lambda: Deployment(max_model_len=-3, block_size=-2),
         RidgepointError,
-        "max_model_len = -1 must be a whole number from 1 to 4294967295(.|\n)*block_size = -2"
-        "|block_size = -2(.|\n)*max_model_len = -1 must be a whole number from 1 to 4294967295",
+        "max_model_len = -3 must be a whole number from 1 to 4294967295(.|\n)*block_size = -2"
+        "|block_size = -2(.|\n)*max_model_len = -3 must be a whole number from 1 to 4294967295",
     ),
     "text": (lambda: Deployment(block_size="16"), TypeError, "block_size = '16' must be a whole number"),  # type: ignore[arg-type]
     "number": (lambda: Deployment(kv_cache_dtype=8), TypeError, "kv_cache_dtype = 8 must be a text"),  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     if !args.fit_from.is_empty() {
         options.correction = CorrectionChoice::None;
     }
-    let (served, engine, mut notes) = args.server.open(&options, outputs)?;
+    let (served, engine, mut notes) = args.server.open(&options, args.prediction.logged()?, outputs)?;
     let Served { model, hardware, deployment, mut steps } = served;
     let file = args.output_csv.as_deref().map(|path| outputs.create(path, Kind::JudgedRequests)).transpose()?;
     let paths = if args.judge.is_empty() { &args.paths } else { &args.judge };

@@ -79,6 +79,8 @@ fn fill(run: &mut Run, args: &Fit, data_dir: Option<&Path>) -> ridgepoint::Resul
     let hardware = |name: &String| Some(ridgepoint_replay::find_hardware(data_dir, name).ok()?.name);
     put(&mut problems, "--model", &mut run.model, &args.model, model);
     put(&mut problems, "--hardware", &mut run.hardware, &args.hardware, hardware);
+    // It stands where the runs do not say.
+    run.engine_version = run.engine_version.take().or_else(|| args.engine_version.clone());
     for (flag, known, given) in [
         ("--tensor-parallel-size", &mut run.tensor_parallel_size, args.tensor_parallel_size),
         ("--max-num-seqs", &mut run.max_num_seqs, args.max_num_seqs),

@@ -1,7 +1,7 @@
 //! The table of `fit`: its parameters with their priors, and how the solver ended.
 
 use ridgepoint_lab::evaluate::fold::Labels;
-use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};
+use ridgepoint_lab::fit::{FitReport, KindErrors, StepRunReport, TimeErrors, WindowErrors};
 use ridgepoint_lab::solver::Solution;
 
 use super::{Fitted, FittedSteps, training};
@@ -18,6 +18,7 @@ impl Report for Fitted {
                 report.verdict.remarks.iter().for_each(|remark| page.paragraph("! ", remark));
                 page.blank();
                 runs(page, &report.runs);
+                kinds(page, &report.verdict.kinds);
                 parameters(page, &report.fit);
                 training.iter().for_each(|of| training::lay_out(&of.report, page));
             }
@@ -53,6 +54,28 @@ fn parameters(page: &mut Page, report: &FitReport) {
         page.paragraph("prior: ", text);
     }
     report.notes.iter().for_each(|note| page.paragraph("! ", note));
+}
+
+/// Errors of single held-out times by kind of batch.
+fn kinds(page: &mut Page, kinds: &[KindErrors]) {
+    if kinds.is_empty() {
+        return;
+    }
+    let percent = |of: f64| format!("{of:+.1} %");
+    let mean_of = |of: Option<TimeErrors>| shown(of.as_ref(), |of| percent(of.mean_pct));
+    let table = Rows::of(kinds)
+        .left("held-out rows", |of| of.kind.in_words().to_owned())
+        .right("rows", |of| count(of.rows))
+        .right("mean", |of| percent(of.correction.mean_pct))
+        .right("p50", |of| percent(of.correction.p50_pct))
+        .right("p99", |of| percent(of.correction.p99_pct))
+        .right("median of one", |of| format!("{:.1} %", of.correction.median_ape_pct))
+        .right("mean by operators", |of| percent(of.operators.mean_pct))
+        .right("by a line", |of| mean_of(of.line))
+        .right("by the mean", |of| mean_of(of.mean));
+    page.rows(&table, &["by the mean", "median of one"]);
+    page.line("errors of single times, predicted over measured");
+    page.blank();
 }
 
 fn runs(page: &mut Page, runs: &[StepRunReport]) {
@@ -93,7 +116,7 @@ fn runs(page: &mut Page, runs: &[StepRunReport]) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ridgepoint_lab::fit::{ParameterReport, Target};
+    use ridgepoint_lab::fit::{ParameterReport, Target, Widths};
     use ridgepoint_lab::solver::Parameter;
 
     use super::*;
@@ -124,6 +147,7 @@ mod tests {
                 cost_after: 78.9,
             },
             parameters: vec![parameter("projections", 1.0456, true, false), parameter("experts", 0.3, false, true)],
+            prior_widths: Widths::ASSUMED,
             notes: vec!["no row has 'experts': it stays at its prior".to_owned()],
         };
         let text = Fitted::Serving(report).table();

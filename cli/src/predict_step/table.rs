@@ -35,7 +35,8 @@ impl Report for PredictedStep {
         page.line(&format!("step time  {}{interval}", duration(step.step_time_us)));
         if has_interval {
             let is_corrected = self.served.steps.correction().is_some();
-            let found = IntervalCoverage::of(self.served.steps.engine(), &self.served.hardware.name, is_corrected);
+            let found =
+                IntervalCoverage::of(self.served.steps.engine(), &self.served.hardware.name, None, is_corrected);
             page.paragraph("interval   ", &found.of_step());
         }
         let share = percent(step.bound_us / step.step_time_us);

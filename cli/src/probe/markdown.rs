@@ -5,10 +5,26 @@ use std::fmt::Write;
 use ridgepoint_probe::{Cause, Host, Report, RequestRecord, Rung, Snapshot, Spread};
 
 use super::table::{figure, ms, remarks, whole};
-use crate::text::shown;
+use crate::text::{printable, shown};
 
 /// The first words, by which a file of this kind is known.
 pub const TITLE: &str = "# TTFT Baseline (Tier 1)";
+
+/// A server's words as the words of a line of markdown: without control characters, markup and HTML.
+fn escaped(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut escaped = String::new();
+    for c in printable(&line).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '\\' | '|' | '`' | '*' | '[' | ']' => escaped.extend(['\\', c]),
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
 
 /// The template.
 pub fn text(report: &Report) -> String {
@@ -31,10 +47,10 @@ fn server(page: &mut String, report: &Report) -> std::fmt::Result {
         shown(mib, |mib| mib.to_string())
     };
     writeln!(page, "{TITLE}\n\n## Server Config")?;
-    writeln!(page, "- MODEL = {}\n- URL = {}", report.model, report.url)?;
-    writeln!(page, "- GPU = {}", gpu.unwrap_or_else(unknown))?;
-    writeln!(page, "- OS/kernel = {}", report.server.system.clone().unwrap_or_else(unknown))?;
-    writeln!(page, "- vLLM version = {}", report.server.version.clone().unwrap_or_else(unknown))?;
+    writeln!(page, "- MODEL = {}\n- URL = {}", escaped(&report.model), escaped(&report.url))?;
+    writeln!(page, "- GPU = {}", escaped(&gpu.unwrap_or_else(unknown)))?;
+    writeln!(page, "- OS/kernel = {}", escaped(&report.server.system.clone().unwrap_or_else(unknown)))?;
+    writeln!(page, "- vLLM version = {}", escaped(&report.server.version.clone().unwrap_or_else(unknown)))?;
     let longest = shown(report.server.max_model_len(&report.model), |tokens| tokens.to_string());
     writeln!(page, "- max_model_len = {longest}")?;
     writeln!(page, "- Launch flags = {}", unknown())?;
@@ -49,7 +65,8 @@ fn server(page: &mut String, report: &Report) -> std::fmt::Result {
 
 fn row(page: &mut String, name: &str, record: &RequestRecord, note: &str) -> std::fmt::Result {
     let seconds = |of: Option<f64>| shown(of, |ms| format!("{:.4}", ms / 1e3));
-    let tokens = record.prompt_tokens.zip(record.completion_tokens).map(|(prompt, output)| prompt + output);
+    let tokens =
+        record.prompt_tokens.zip(record.completion_tokens).map(|(prompt, output)| prompt.saturating_add(output));
     let notes =
         [note.to_owned(), remarks(record)].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
     let (ttft, itl) = (ms(record.ttft_ms), ms(record.itl_ms.map(|of| of.median)));
@@ -105,7 +122,7 @@ fn sanity(page: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(page, "- {name} = {}", shown(value, figure))?;
     }
     let missing: Vec<&str> = report.server.missing.iter().chain(&after.missing).map(String::as_str).collect();
-    if missing.is_empty() { Ok(()) } else { writeln!(page, "- not at hand = {}", missing.join("; ")) }
+    if missing.is_empty() { Ok(()) } else { writeln!(page, "- not at hand = {}", escaped(&missing.join("; "))) }
 }
 
 fn ladder(page: &mut String, report: &Report) -> std::fmt::Result {
@@ -142,7 +159,7 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
         }
         writeln!(page)?;
     }
-    writeln!(page, "Missing: {}.\n", found.missing.join("; "))?;
+    writeln!(page, "Missing: {}.\n", escaped(&found.missing.join("; ")))?;
     let warm = report.warm_summary();
     let (spread, median) = (warm.ttft_ms.map(|of| of.spread_pct), warm.ttft_ms.map(|of| of.median));
     let stable = spread.map_or("It is not known", |spread| if spread <= 20.0 { "Yes" } else { "No" });
@@ -165,4 +182,15 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
         Cause::Undecided => "probe on the server's machine, where disks, page cache and GPUs can be seen",
     };
     writeln!(page, "4) Next: {next}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_server_are_words_of_a_line() {
+        let odd = "a\u{1b}[31m\u{1b}]0;t\u{7}\0|<img src=x>\n# b `c` &amp; x_y";
+        assert_eq!(escaped(odd), r"a\\u001b\[31m\\u001b\]0;t\\u0007\\u0000\|&lt;img src=x&gt; # b \`c\` &amp;amp; x_y");
+    }
 }

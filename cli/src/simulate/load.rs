@@ -20,7 +20,7 @@ impl FlagRows for OfLoad {
 
 /// The load that clients send.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("load").required(true).args(["profile", "requests", "concurrency", "request_rate"]))]
+#[command(group = ArgGroup::new("load").required(true).multiple(true).args(["profile", "requests", "concurrency", "request_rate"]))]
 pub struct LoadArgs {
     #[command(flatten)]
     flags: Flags<OfLoad>,
@@ -44,7 +44,10 @@ impl LoadArgs {
         let path = |name: &str| given.get::<std::path::PathBuf>(name);
         let load = match (path("profile"), path("requests")) {
             (Some(path), _) => Load::Profile { path },
-            (None, Some(path)) => Load::RequestFile { path, format: given.get("requests_format") },
+            (None, Some(path)) => {
+                let format = given.get("requests_format");
+                Load::RequestFile { path, format, sent: GeneratedLoad::from_given(&given) }
+            }
             (None, None) => Load::Generated(GeneratedLoad::from_given(&given)),
         };
         Ok(GivenLoad { load, seed: given.get("seed").unwrap_or(0) })
@@ -55,7 +58,7 @@ impl GivenLoad {
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.
     pub fn bench_run<'a>(&self, model: &'a str, replicas: u32) -> BenchRun<'a> {
         let own = BenchRun { model_id: model, ..BenchRun::default() };
-        let Load::Generated(load) = &self.load else { return own };
+        let (Load::Generated(load) | Load::RequestFile { sent: load, .. }) = &self.load else { return own };
         let share = ReplicaShare::new(replicas);
         let turns = f64::from(load.turns.unwrap_or(1));
         BenchRun {

@@ -66,7 +66,8 @@ fn noise(text: &str) -> Result<Noise, String> {
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let wanted = args.load.read()?;
     let mut outputs = Outputs::new(common, args.output.force);
-    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common)?, &mut outputs)?;
+    let (served, engine, mut warnings) =
+        args.server.open(&args.prediction.options(common)?, args.prediction.logged()?, &mut outputs)?;
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;

@@ -66,7 +66,7 @@ pub enum SweepResult {
 /// Grids and files that cannot be read or are at fault; files that cannot be written.
 pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<SweepResult>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
-    let grid = Grid::read(&args.grid)?;
+    let grid = Grid::read_with(&args.grid, args.prediction.logged()?)?;
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common)?)?;
     let mut outputs = Outputs::new(common, args.force);
     outputs.reads(sweep.inputs());

@@ -146,7 +146,7 @@ fn an_override_replaces_the_models_sampling_parameters() {
     };
     let (published, published_us) = step("");
     let (greedy, greedy_us) = step("--override-generation-config {\"temperature\":0}");
-    let sorts = |kinds: &[String]| kinds.iter().any(|kind| kind.starts_with("top_p_sort"));
+    let sorts = |kinds: &[String]| kinds.iter().any(|kind| kind == "rejection_sampling");
     assert!(sorts(&published) && !sorts(&greedy), "{published:?} {greedy:?}");
     assert!(greedy_us < published_us, "{greedy_us} {published_us}");
     let (with_vllm, _) = step("--generation-config vllm --override-generation-config {\"top_p\":0.8}");
@@ -316,7 +316,7 @@ fn names_are_resolved_with_a_note_or_refused_with_a_reason() {
         "{}",
         page("H100")
     );
-    assert!(page("a100").contains("not         a100_sxm_40gb,") && !page("b200").contains("other cards"));
+    assert!(page("a100").contains("a100_sxm_40gb, other cards") && !page("b200").contains("other cards"));
 }
 
 #[test]
@@ -329,6 +329,31 @@ fn a_lone_config_in_a_folder_that_sounds_quantised_is_noted() {
     assert!(warnings().contains("put the checkpoint's hf_quant_config.json next to its config.json"), "{}", warnings());
     std::fs::write(folder.join("hf_quant_config.json"), r#"{"quantization": {"quant_algo": "NVFP4"}}"#).unwrap();
     assert!(!warnings().contains("hf_quant_config.json"), "{}", warnings());
+}
+
+#[test]
+fn a_family_is_asked_for_by_a_flag_and_by_a_servers_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, server) = (dir.path().join("config.json"), dir.path().join("server.yaml"));
+    std::fs::write(
+        &config,
+        CONFIG.replace("\"llama\"", "\"mystery\"").replace("LlamaForCausalLM", "MysteryForCausalLM"),
+    )
+    .unwrap();
+    let path = config.to_str().unwrap();
+    let refused = run(&["models", path]);
+    assert!(refused.stderr.contains("as_family") && refused.stderr.len() < 400, "{}", refused.stderr);
+    let read = run(&["models", path, "--as-family", "llama"]);
+    assert!(read.stdout.contains("as as_family asks"), "{}{}", read.stdout, read.stderr);
+    std::fs::write(
+        &server,
+        format!("model: {path}\nhardware: h100\nas-family: llama\nmax_model_len: 64\nnum_gpu_blocks_override: 100\n"),
+    )
+    .unwrap();
+    let load = ["--concurrency", "1", "--input-len", "8", "--output-len", "2", "--num-requests", "1"];
+    let replayed = run(&[&["simulate", "--config", server.to_str().unwrap()], &load[..]].concat());
+    assert!(format!("{}{}", replayed.stdout, replayed.stderr).contains("as_family"), "{}", replayed.stderr);
+    assert!(!replayed.stderr.contains("error"), "{}", replayed.stderr);
 }
 
 #[test]

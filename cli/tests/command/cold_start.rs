@@ -58,7 +58,7 @@ fn six_terms_are_predicted() {
     assert!(report["ready"]["upper_s"].as_f64().unwrap() > seconds(&report["ready"]));
     let graphs = term(&report, "runtime_warm_up")["parts"].as_array().unwrap();
     let of = |name: &str| graphs.iter().find(|part| part["name"] == name).unwrap()["graphs"].as_u64();
-    assert_eq!((of("piecewise_graphs"), of("full_graphs")), (Some(51), Some(35)));
+    assert_eq!((of("piecewise_graphs"), of("full_graphs")), (Some(51), Some(51)));
 
     let table = cold_start("--storage page-cache --compile-cache warm");
     assert_eq!(table.code, 0, "{}", table.stderr);

@@ -66,14 +66,17 @@ fn a_file_adds_what_it_says_and_is_named() {
 fn top_p_of_the_models_own_defaults_is_priced_and_explained() {
     let folder = Folder::new();
     let path = file(&folder, "mine.toml", |correction| correction.coefficients[Term::Sampling.index()] = 2.0);
-    let line = format!("{LLAMA} --decode 10x1000 --correction {path}");
+    let line = format!("{LLAMA} --engine-version 0.15 --decode 10x1000 --correction {path}");
     let sorted = step(&line);
     let neutral = step(&format!("{line} --generation-config vllm"));
     // Ten rows of 128,256 logits. The sort moves 156 bytes a logit at half of 3.35 TB/s, sum and mask 54 at 0.85 of it. Tiles of 1.25 µs:
     // 126 of the sum, 24 of the mask's softmax. 19 launches of 1.85 µs. The correction doubles all of it.
     let expected_us = 1.282_56 * (156.0 / (0.5 * 3.35) + 54.0 / (0.85 * 3.35)) + 150.0 * 1.25 + 19.0 * 1.85;
     assert!((time_us(&sorted) - time_us(&neutral) - 2.0 * expected_us).abs() < 1e-6);
-    let table = command("predict-step", &format!("{LLAMA} --decode 128x1000 --correction {path} --explain"));
+    let table = command(
+        "predict-step",
+        &format!("{LLAMA} --engine-version 0.15 --decode 128x1000 --correction {path} --explain"),
+    );
     for said in ["correction ", "mine.toml (for any model)", "- top_p_sort ("] {
         assert!(table.stdout.contains(said), "'{said}' is not in {}", table.stdout);
     }
@@ -107,6 +110,46 @@ fn a_correction_of_other_gpus_is_carried_over_with_a_warning() {
     assert!(!warned("h100") && warned("l40s"));
 }
 
+/// The flags of `vllm-0.24`.
+fn engine_flags(engine: &str) -> String {
+    let (name, version) = engine.split_once('-').unwrap();
+    format!("--engine {name} --engine-version {version}")
+}
+
+#[test]
+fn a_correction_of_another_version_is_carried_over_with_one_warning() {
+    let folder = Folder::new();
+    for (fitted, engine, said) in [
+        ("0.15.1", "vllm-0.24", Some("was fitted on vllm-0.15 and is carried over to vllm-0.24")),
+        ("vllm-0.24", "vllm-0.14", Some("was fitted on vllm-0.24 and is carried over to vllm-0.14")),
+        ("0.14.0", "sglang-0.5", Some("was fitted on vllm-0.14 and is carried over to sglang-0.5")),
+        ("0.24.3", "vllm-0.24", None),
+        ("a nightly", "vllm-0.24", None),
+    ] {
+        let path = file(&folder, "mine.toml", |correction| correction.source.engine_versions = vec![fitted.to_owned()]);
+        let warnings = |gpu: &str| {
+            let line = format!(
+                "--model llama-3.1-8b --hardware {gpu} --decode 8x500 --correction {path} {}",
+                engine_flags(engine)
+            );
+            let json = step(&line);
+            let all = json["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap().to_owned());
+            all.filter(|warning| warning.contains("carried over")).collect::<Vec<_>>()
+        };
+        match (said, warnings("h100").as_slice()) {
+            (Some(said), [warning]) => assert!(warning.contains(said), "{warning}"),
+            (said, warnings) => assert!(said.is_none() && warnings.is_empty(), "{fitted} {engine}: {warnings:?}"),
+        }
+        let [warning] = warnings("l40s").try_into().unwrap();
+        assert!(warning.contains("was fitted on h100_sxm") && warning.contains("l40s"), "{warning}");
+        assert_eq!(warning.contains(" with "), said.is_some(), "{warning}");
+    }
+    // What is built in was fitted on vLLM 0.15, which its documentation says.
+    let built_in =
+        step("--model llama-3.1-8b --hardware h100 --decode 8x500 --correction global --engine-version 0.24");
+    assert!(!built_in["warnings"].to_string().contains("carried over"), "{}", built_in["warnings"]);
+}
+
 #[test]
 fn a_file_that_is_missing_or_is_no_correction_is_refused() {
     let folder = Folder::new();
@@ -119,7 +162,7 @@ fn a_file_that_is_missing_or_is_no_correction_is_refused() {
         .replace("level = \"global\"", "level = \"galactic\"")
         .replace("[coefficients.projections]\nvalue = 1.0", "[coefficients.projections]\nvalue = 7.0")
         .replace("[coefficients.step_us]\nvalue = 0.0", "[coefficients.step_us]\nvalue = -3.0")
-        .replace("[coefficients.token_us]", "[coefficients.tokens_us]")
+        .replace("[coefficients.prompt_token_us]", "[coefficients.prompt_tokens_us]")
         .replace("scheduling_us = 1000.0", "scheduling_us = -1.0")
         .replace("step = 0.03", "step = 30.0");
     of(&folder.write("broken.toml", broken)).fails(
@@ -129,8 +172,8 @@ fn a_file_that_is_missing_or_is_no_correction_is_refused() {
             "level = 'galactic'",
             "coefficients.projections.value = 7 must be from 0.3 to 3",
             "coefficients.step_us.value = -3 must be from 0 to",
-            "coefficients.tokens_us is not known",
-            "coefficients.token_us is missing",
+            "coefficients.prompt_tokens_us is not known",
+            "coefficients.prompt_token_us is missing",
             "host.scheduling_us = -1 must be from 0 to",
             "scatter.step = 30 must be from 0 to 3",
         ],

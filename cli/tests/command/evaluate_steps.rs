@@ -84,7 +84,7 @@ fn the_table_says_what_was_judged_and_how_requests_were_found() {
         "120 rows in 2 windows; left out: 1 last step",
         "(ideal roofline)",
         "estimated from KV",
-        "max_num_seqs = 256",
+        "max_num_seqs = 1024",
     ] {
         assert!(run.stdout.contains(said), "'{said}' is not in: {}", run.stdout);
     }

@@ -27,7 +27,7 @@ fn a_file_has_its_provenance_the_correction_and_finite_numbers() {
     assert_eq!((said["path"].as_str(), said["bytes"].as_u64()), (Some(out.as_str()), Some(text.len() as u64)));
     let tables: Value = serde_json::from_str(&text).unwrap();
     let head = serde_json::json!({
-        "version": 4, "ridgepoint_version": env!("CARGO_PKG_VERSION"), "model": "llama-3.1-8b", "hardware": "h100_sxm",
+        "version": 5, "ridgepoint_version": env!("CARGO_PKG_VERSION"), "model": "llama-3.1-8b", "hardware": "h100_sxm",
         "efficiency": "tables", "windows": ["full"], "max_decodes": 1024, "request_us": 7.0, "chunk_us": 90.0,
     });
     for (key, value) in head.as_object().unwrap() {

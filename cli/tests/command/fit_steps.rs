@@ -147,6 +147,9 @@ fn a_newcomers_trace_becomes_a_correction_that_predictions_take() {
         "h100",
         "--decode",
         "70x480",
+        "--engine-version",
+        // The kernels that the trace is of.
+        source.engine_versions[0].trim_start_matches("vllm-"),
         "--correction",
         &folder.path("my.toml"),
         "--format",

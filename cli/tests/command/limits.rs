@@ -111,6 +111,24 @@ fn loads_that_would_fill_the_memory_are_refused_with_an_estimate() {
 }
 
 #[test]
+fn a_list_of_requests_is_read_as_far_as_the_memory_allows() {
+    let server = "simulate --model llama-3.1-8b --hardware h100 --max-memory-gib 0.001 --requests";
+    let said = ["has more than 4294 requests", "max_memory_gib"];
+    let folder = Folder::new();
+    // A row that is at fault is behind those that are too many.
+    let list = folder.write("r.csv", format!("arrival,input_len,output_len\n{}x\n", "0,1,1\n".repeat(100_000)));
+    run(&[&server.split(' ').collect::<Vec<_>>()[..], &[&list]].concat()).fails(1, &said);
+    let few = folder.write("f.csv", format!("arrival,input_len,output_len\n{}", "0,1,1\n".repeat(4_294)));
+    let read = run(&[&server.split(' ').collect::<Vec<_>>()[..], &[&few]].concat());
+    assert!(!read.stderr.contains("requests, whose replay"), "{}", read.stderr);
+    #[cfg(target_os = "linux")]
+    {
+        let rows = format!("arrival,input_len,output_len\n{}", "0,1,1\n".repeat(1_000_000));
+        run_endless(&format!("{server} /dev/stdin"), &rows).fails(1, &said);
+    }
+}
+
+#[test]
 fn measurements_that_share_no_sizes_span_no_grid() {
     let folder = Folder::new();
     std::fs::create_dir(folder.path("measured")).unwrap();

@@ -104,7 +104,7 @@ fn requests_of_a_batch_may_set_sampling_parameters() {
         operators.map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     // The model's own parameters have a top_p.
-    let (greedy, sorted) = (r#"{"temperature": 0}"#, ["top_p_sort", "top_p_cumsum", "top_p_mask", "sampling"]);
+    let (greedy, sorted) = (r#"{"temperature": 0}"#, ["rejection_sampling", "sampling"]);
     assert_eq!(sampler(["{}", "{}"]), sorted);
     assert_eq!(sampler([greedy, greedy]), ["sampling"]);
     assert_eq!(sampler([greedy, "{}"]), sorted);
@@ -246,7 +246,7 @@ fn a_million_requests_are_predicted() {
     let json = predict_batch(&text).json();
     assert_eq!(json["batch"]["num_decodes"].as_u64(), Some(1_000_000));
     assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction", "interval_held"]);
-    assert!(json["warnings"].to_string().contains("more than max_num_seqs = 256"));
+    assert!(json["warnings"].to_string().contains("more than max_num_seqs = 1024"));
 }
 
 #[test]
@@ -349,15 +349,15 @@ fn an_engine_and_its_version_choose_the_kernels() {
         assert_eq!(run.code, 0, "{}", run.stderr);
         format!("{} {}", run.json()["serving_engine"], run.json()["warnings"])
     };
-    // The default is one version of vLLM, whose sampler is predicted everywhere.
+    // The default is the newest version with kernels of its own for the GPU.
     let default = notes("");
-    assert!(
-        default.contains("\"vllm-0.14\"") && default.contains("kernels of vllm-0.24 are the fallback for vllm-0.14")
-    );
-    assert!(!notes("--engine vllm --engine-version 0.24.1").contains("are the fallback"));
+    assert!(default.contains("\"vllm-0.24\"") && !default.contains("are the fallback"), "{default}");
+    assert_eq!(notes("--engine vllm --engine-version 0.24.1"), default);
     let older = notes("--engine-version 0.17");
     assert!(older.starts_with("\"vllm-0.17\""), "{older}");
-    assert!(older.contains("kernels of vllm-0.24 are the fallback for vllm-0.17"), "{older}");
+    let remedy = "kernels of vllm-0.24 are the fallback for vllm-0.17; engine_version = 0.24 launches them";
+    assert!(older.contains(remedy), "{older}");
+    assert!(older.contains("`ridgepoint hardware b200_sxm --series` lists the kernels that were measured"), "{older}");
     let other = notes("--engine trtllm");
     assert!(other.contains("steps are laid out as vLLM's, with kernels and the sampler of trtllm"), "{other}");
     let both = "--model llama-3.1-8b --hardware b200 --decode 1x1";

@@ -78,6 +78,50 @@ fn a_run_without_a_warm_request_fails_and_names_the_reason() {
     assert!(failed.stdout.contains("3 server_error") && failed.stdout.contains("out of memory"), "{}", failed.stdout);
 }
 
+/// A server that puts a text, in place of `KEY` what it was sent as authorisation, into its errors or into its output.
+fn repeats(is_error: bool) -> Mock {
+    Mock::start(move |incoming, out| {
+        let sent = incoming.headers.lines().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
+        let key = sent.and_then(|line| line.split_once(": ")).map_or("none", |(_, value)| value.trim());
+        if is_error {
+            return document(out, 401, "application/json", &format!(r#"{{"error": {{"message": "bad {key}"}}}}"#));
+        }
+        let body = format!(
+            "data: {{\"choices\": [{{\"index\": 0, \"text\": \"{key}\", \"finish_reason\": \"{key}\"}}], \
+             \"usage\": {{\"prompt_tokens\": 9, \"completion_tokens\": 1}}}}\n\ndata: [DONE]\n\n"
+        );
+        document(out, 200, "text/event-stream", &body)
+    })
+}
+
+#[test]
+fn a_key_that_a_server_repeats_is_nowhere() {
+    let folder = Folder::new();
+    let (key, out, markdown) =
+        (folder.write("key", "sk-SECRET-KEY-123456\n"), folder.path("o.jsonl"), folder.path("o.md"));
+    for is_error in [true, false] {
+        let mock = repeats(is_error);
+        for format in ["json", "table"] {
+            let more =
+                ["--api-key-file", &key, "--warm", "1", "--format", format, "--out", &out, "--markdown", &markdown];
+            let found = probe(&mock.url(), &more);
+            let kept = ["o.jsonl", "o.md"].into_iter().filter(|name| folder.names().iter().any(|of| of == name));
+            let files: String = kept.map(|name| folder.read(name)).collect();
+            let all = [found.stdout, found.stderr, files].concat();
+            assert!(all.contains("[secret]") && !all.contains("SECRET-KEY"), "{all}");
+        }
+    }
+}
+
+#[test]
+fn the_fault_comes_first_and_files_of_authorities_end() {
+    let refused = probe("http://127.0.0.1:1", &[]);
+    assert!(refused.stderr.contains("GET /v1/models ended with connection_refused"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("--model"), "{}", refused.stderr);
+    #[cfg(target_os = "linux")]
+    probe("http://127.0.0.1:1", &["--ca-file", "/dev/zero"]).fails(1, &["/dev/zero: has more than 16 MiB"]);
+}
+
 #[test]
 fn wrong_usage_says_how() {
     probe("127.0.0.1:8000", &[]).fails(2, &["http://127.0.0.1:8000"]);

@@ -84,7 +84,8 @@ fn vllms_own_flops_are_ours_but_for_the_causal_mask() {
 fn ones_own_engine_takes_the_four_commands_of_the_guide() {
     let guide = include_str!("../../../docs/guide.md");
     let (_, section) = guide.split_once("## Your own engine").unwrap();
-    let block = section.split("```").nth(1).unwrap().strip_prefix("sh\n").unwrap();
+    let mut blocks = section.split("```").filter_map(|block| block.strip_prefix("sh\n"));
+    let block = blocks.find(|block| block.starts_with("ridgepoint ingest")).unwrap();
     let folder = Folder::new();
     let argument = |word: &str| if word.starts_with("mine") { folder.path(word) } else { word.to_owned() };
     let run_line = |line: &str| {

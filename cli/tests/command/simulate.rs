@@ -129,7 +129,11 @@ fn an_engine_whose_first_tokens_were_found_far_off_has_no_interval_of_them() {
     assert!(json["intervals"]["ttft"].is_null() && json["intervals"]["e2e"].is_null(), "{}", json["intervals"]);
     let warned =
         |words: &str| json["warnings"].as_array().unwrap().iter().any(|of| of.as_str().unwrap().contains(words));
-    assert!(warned("TTFT within its interval in 0 % of 84 on h100_sxm, median error -80 %"), "{}", json["warnings"]);
+    assert!(
+        warned("TTFT within its interval in 0 % of 84 closed loops on h100_sxm, median error -80 %"),
+        "{}",
+        json["warnings"]
+    );
     let vllm = json_of("--concurrency 2 --num-requests 4 --input-len 100 --output-len 11");
     assert!(vllm["interval_coverage"]["tpot"]["held_pct"].as_f64().unwrap() > 40.0);
 }
@@ -383,16 +387,11 @@ fn every_built_in_model_runs_on_gpus_enough() {
     for model in ridgepoint::model::builtin_names() {
         let runs = [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (8, 2), (8, 4)].into_iter().any(|(tensor, stages)| {
             let server = format!("--model {model} --hardware h100 --tp {tensor} --pp {stages} --max-model-len 2048");
-            let run = simulate(&format!(
-                "{server} --concurrency 4 --num-requests 8 --input-len 100 --output-len 5 --format json"
-            ));
-            if run.code == 1 {
-                let says_why = run.stderr.contains("would do") || run.stderr.contains("can be");
-                assert!(says_why && run.stdout.is_empty(), "{model}: {}", run.stderr);
-                return false;
-            }
-            assert_eq!(sums(&run.json()), (8, 1, 800, 40), "{model}");
-            true
+            let load = "--concurrency 4 --num-requests 8 --input-len 100 --output-len 5 --format json";
+            let run = simulate(&format!("{server} {load}"));
+            let says_why = ["would do", "can be"].iter().any(|way| run.stderr.contains(way));
+            assert!(says_why || run.code == 0, "{model}: {}", run.stderr);
+            run.code == 0 && sums(&run.json()) == (8, 1, 800, 40)
         });
         assert!(runs, "{model}");
     }

@@ -88,7 +88,11 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
     for (text, said) in [
         ("", "is empty; requests come as one of csv, jsonl, mooncake"),
         ("when,how long\n0,1\n", "its columns (when, how long) are those of no known format"),
-        ("arrival,input_len,output_len,colour\n", "column 'colour' is not known"),
+        (
+            "arrival,input_len,output_len,prefixlen\n0,5,5,3\n",
+            "column 'prefixlen' is not known: did you mean prefix_len",
+        ),
+        ("input_len,output_len\n5,5\n", "does not say when its requests arrive: give request_rate or concurrency"),
         (
             "arrival,input_len,output_len,prefix_group,prefix_len\n0,5,5,a,6\n",
             "'prefix_len': found 6, expected at most the length",
@@ -98,9 +102,10 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
             "'priority': found 2147483648, expected a whole number from -2147483648",
         ),
         (
-            "[{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5}]",
-            "is one JSON array: write its objects one per line",
+            "[{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5}, {\"arrival\": 0}",
+            "ends within its list: is the file cut short?",
         ),
+        ("[{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5, \"arrival\": 9}]", "element 1 is no JSON object"),
         ("{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5, \"arrival\": 9}", "key 'arrival' appears twice"),
         (
             "{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5}\n{\"arrival\": 0",
@@ -111,7 +116,7 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
             "found [1], expected 2 ids",
         ),
         ("{\"sub_requests\": []}", "column 'arrival_time_ns' is missing"),
-        ("{\"input_lens\": [5], \"request_throughput\": 1}", "start_times is missing or empty; run `vllm bench serve`"),
+        ("{\"input_lens\": [5], \"request_throughput\": 1}", "output_lens is missing or empty"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,5\n", "row 1: column 'TIMESTAMP': found yesterday"),
     ] {
         let path = folder.write("requests", text);
@@ -190,7 +195,7 @@ fn a_bad_server_names_key_and_value() {
 
 #[test]
 fn a_server_that_does_not_fit_says_by_how_much_and_what_would() {
-    let fails = |line: &str, said: &[&str]| simulate(&format!("{line} {LOOP}")).fails(1, said);
+    let fails = |line: &str, said: &[&str]| simulate(&format!("{line} --engine-version 0.15 {LOOP}")).fails(1, said);
     // 131.4 GiB of weights; 0.9 of 79.2 GiB are 71.3.
     fails(
         "--model llama-3.1-70b --hardware h100",
@@ -363,6 +368,7 @@ fn wrong_usage_exits_with_2() {
     fails(&format!("{SERVER} {LOOP} --seed -1"), &["'-1'", "--seed"]);
     fails(&format!("{SERVER} {LOOP} --save-detailed"), &["--output-json"]);
     fails(&format!("{SERVER} --profile p.yaml --requests-format csv"), &["--requests-format", "cannot be used with"]);
-    fails(&format!("{SERVER} {LOOP} --requests-format csv"), &["--requests-format", "cannot be used with"]);
+    fails(&format!("{SERVER} {LOOP} --requests-format csv"), &["--requests"]);
+    fails(&format!("{SERVER} --requests r.csv --concurrency 2 --request-rate 2"), &["cannot be used with"]);
     fails(&format!("{SERVER} --requests r.csv --requests-format xml"), &["xml", "mooncake"]);
 }

@@ -63,8 +63,8 @@ fn rows_of_another_sweep_are_refused() {
     sweep(&spread, &line).fails(1, &["is not of this sweep"]);
     let tables = run(&format!("sweep {grid} {line}").split(' ').collect::<Vec<_>>());
     tables.fails(1, &["efficiency ideal", "is not of this sweep", "efficiency tables"]);
-    for engine in ["--engine sglang", "--engine-version 0.24"] {
-        sweep(&grid, &format!("{line} {engine}")).fails(1, &["engine vllm-0.14", "is not of this sweep, which is of"]);
+    for engine in ["--engine sglang", "--engine-version 0.14"] {
+        sweep(&grid, &format!("{line} {engine}")).fails(1, &["engine vllm-0.24", "is not of this sweep, which is of"]);
     }
     assert_eq!(folder.read("out.json"), whole);
     assert_eq!(sweep(&other, &format!("{line} --fresh")).code, 0);

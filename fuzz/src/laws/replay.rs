@@ -37,6 +37,8 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
         max_model_len,
         block_size,
         state_blocks_per_request: 0,
+        window_share: 0.0,
+        window_blocks: 0,
         num_gpu_blocks: usable + 1,
         scheduler: SchedulerOptions {
             enable_prefix_caching: from.arbitrary()?,

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use ridgepoint::{Error, Result};
 use ridgepoint_replay::cold_start::CompileCache;
+use ridgepoint_replay::input::for_each_line;
+use ridgepoint_replay::server_config::EngineLog;
 
 use super::line::{Bar, bar, elapsed_s, number_after, process, ranks, stamp_s};
-use crate::ingest::{ServerLabels, file_name, for_each_line};
+use crate::ingest::file_name;
 
 /// The last line of a complete start.
 const END: &str = "init engine (profile, create kv cache, warmup model) took ";
@@ -43,7 +45,7 @@ pub struct StartLog {
     /// Name of the log; of several starts in a file, with the number of this one.
     pub name: String,
     /// The server's model, version and sizes.
-    pub labels: ServerLabels,
+    pub labels: EngineLog,
     /// The ranks that logged a time, by process. Newer releases log those of the first one alone.
     pub ranks: BTreeMap<String, RankLog>,
     /// Captures of graphs between attention calls: their number and their time.
@@ -85,8 +87,8 @@ impl StartLog {
     /// `compilation/backends.py`, `compilation/decorators.py`, `v1/engine/core.py`. Releases differ in their verbs: torch.compile
     /// "takes" its time in older ones and "took" it in newer ones.
     fn read(&mut self, line: &str) {
-        self.labels.read(line);
-        self.is_started |= ServerLabels::begins(line);
+        self.labels.take(line);
+        self.is_started |= EngineLog::begins(line);
         self.has_banner |= is_banner(line);
         let stamp = stamp_s(line);
         self.first_s = self.first_s.or(stamp);

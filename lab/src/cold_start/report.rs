@@ -189,7 +189,7 @@ fn case(
     });
     let start = LoggedStart {
         log: log.name.clone(),
-        engine_version: log.labels.run.engine_version.clone(),
+        engine_version: log.labels.engine_version.clone(),
         tensor_parallel_size: deployment.tensor_parallel_size,
         pipeline_parallel_size: deployment.pipeline_parallel_size,
         ready_s: log.ready_s,
@@ -212,7 +212,7 @@ enum ModelOf {
 }
 
 fn model_of(log: &StartLog, model: &Model) -> ModelOf {
-    let Some(name) = log.labels.run.model.clone() else { return ModelOf::Unknown("none".to_owned()) };
+    let Some(name) = log.labels.model.clone() else { return ModelOf::Unknown("none".to_owned()) };
     let last = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     let found = [&name, &last].into_iter().find_map(|name| Model::builtin(name).ok());
     match found {
@@ -228,11 +228,11 @@ fn deployment(base: &Deployment, log: &StartLog) -> Result<Deployment> {
     let labels = &log.labels;
     let mut own = base.clone();
     for (value, reported) in [
-        (&mut own.tensor_parallel_size, labels.run.tensor_parallel_size),
+        (&mut own.tensor_parallel_size, labels.tensor_parallel_size),
         (&mut own.pipeline_parallel_size, labels.pipeline_parallel_size),
         (&mut own.data_parallel_size, labels.data_parallel_size),
-        (&mut own.max_num_seqs, labels.run.max_num_seqs),
-        (&mut own.max_num_batched_tokens, labels.run.max_num_batched_tokens),
+        (&mut own.max_num_seqs, labels.max_num_seqs),
+        (&mut own.max_num_batched_tokens, labels.max_num_batched_tokens),
     ] {
         *value = reported.unwrap_or(*value);
     }

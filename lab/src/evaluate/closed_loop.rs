@@ -123,11 +123,11 @@ fn version(row: &ClosedLoopRow) -> Option<String> {
     Some(format!("{} {}", row.backend, row.backend_version.as_deref().unwrap_or("of unknown version")))
 }
 
-/// The engine whose kernels are launched: the row's, or the default vLLM where the row names no release of it.
+/// The engine whose kernels are launched: the row's, or [`Engine::fitted`] where the row names no release of it.
 fn engine(row: &ClosedLoopRow) -> Engine {
     let release = row.backend_version.as_deref().and_then(|version| Engine::parse(&row.backend, Some(version)));
     let newest = || Engine::parse(&row.backend, None).filter(|engine| !engine.is_vllm());
-    release.or_else(newest).unwrap_or_default()
+    release.or_else(newest).unwrap_or_else(Engine::fitted)
 }
 
 /// The row's format of the KV cache, or that of its launch command. A row without either has fp8 on Blackwell, and vLLM's `auto`

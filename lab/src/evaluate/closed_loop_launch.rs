@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ridgepoint::Result;
 use ridgepoint_replay::input::{Columns, Row, RowReader};
+use ridgepoint_replay::server_config::launch_words;
 use serde_json::{Map, Value};
 
 /// A file that names the configuration and the image of rows.
@@ -88,7 +89,7 @@ fn arguments(row: &Row<'_>) -> Map<String, Value> {
         }
     }
     let command = text("launch");
-    let words = words(command.rsplit("vllm serve").next().unwrap_or_default());
+    let words = launch_words(command.rsplit("vllm serve").next().unwrap_or_default());
     for (at, word) in words.iter().enumerate() {
         let Some(flag) = word.strip_prefix("--") else { continue };
         let next = words.get(at + 1).filter(|next| !next.starts_with("--"));
@@ -112,21 +113,6 @@ fn add(found: &mut Map<String, Value>, key: &str, value: &str) {
     {
         found.insert(name, value);
     }
-}
-
-/// The words of a command, as a shell splits them: blanks between single quotes belong to a word.
-fn words(command: &str) -> Vec<String> {
-    let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
-    for letter in command.chars() {
-        match letter {
-            '\'' => is_quoted = !is_quoted,
-            letter if letter.is_whitespace() && !is_quoted => words.push(std::mem::take(&mut word)),
-            letter => word.push(letter),
-        }
-    }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 #[cfg(test)]

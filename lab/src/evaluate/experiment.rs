@@ -91,9 +91,9 @@ impl Experiment {
         check_memory(self.profile.num_requests(), 1, MAX_MEMORY_GIB)?;
         let (model, mut notes) = self.server.find_model(data_dir)?;
         let hardware = self.server.find_hardware(data_dir)?;
-        let engine = self.server.engine_config(&model, &hardware, &Engine::default())?;
-        let rooflines = Rooflines::new(&model, &hardware, &self.server.deployment, &Engine::default(), data_dir)?
-            .served_by(&engine)?;
+        let engine = self.server.engine_config(&model, &hardware, &Engine::fitted())?;
+        let rooflines =
+            Rooflines::new(&model, &hardware, &engine.deployment, &Engine::fitted(), data_dir)?.served_by(&engine)?;
         notes.extend(rooflines.calibrated.steps().notes());
         notes.extend([&self.profile.notes, &self.server.notes, &engine.notes].into_iter().flatten().cloned());
         let concurrency = |stage: &StageLoad| match stage {

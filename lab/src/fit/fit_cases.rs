@@ -4,7 +4,7 @@
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
 use super::host_from_traces::host_from_delays;
-use super::mean_step::{lifted, mean_over_median, scaled};
+use super::mean_step::lift;
 use super::step_scatter::{StepFitReport, StepRunReport, fit_level, scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
@@ -55,20 +55,14 @@ pub fn fit_cases(
         done();
     }
     let mut fitted = fit_level(origin, &mut step_runs, prior, level)?;
+    let remark = lift(origin, &mut step_runs, prior, level, &mut fitted)?;
     let (scatter, scatter_note) = scatter(origin, &step_runs, prior, &fitted.correction)?;
     fitted.correction.scatter = scatter;
-    // Coefficients are far from their priors or not before they are raised.
-    let parameters = fitted.report.parameters.clone();
-    let (remark, raised) = lifted(&step_runs, &fitted).map(|(lifted, remark)| (remark, lifted)).unzip();
-    fitted = raised.unwrap_or(fitted);
-    let mut verdict = Verdict::of(&step_runs, &fitted.correction, &parameters);
+    let mut verdict = Verdict::of(&step_runs, &fitted.correction, &fitted.report.parameters);
     let runs = step_runs.iter().map(|run| StepRunReport::of(run, &fitted.correction)).collect();
     if rows == FittedRows::Judged && verdict.held_out.is_some() {
         step_runs.iter_mut().for_each(StepRun::fit_all);
         fitted = fit_level(origin, &mut step_runs, prior, level)?;
-        if remark.is_some() {
-            fitted = scaled(&fitted, mean_over_median(&step_runs, &fitted.correction)).unwrap_or(fitted);
-        }
         fitted.correction.scatter = scatter;
     }
     fitted.report.notes.push(scatter_note);

@@ -11,6 +11,7 @@ use super::posterior::posterior;
 use super::problem::{FitRow, Problem};
 use super::queue_prices::{self, NUM_QUEUE_PRICES};
 use super::report::FitReport;
+use super::widths::Widths;
 use crate::solver::Parameter;
 
 /// Standard deviation of the prior of `queueing_us`, µs.
@@ -46,6 +47,8 @@ pub struct Prior {
     includes_scheduling: bool,
     /// No kernel of the chip was measured: prices stand for all that its datasheet does not say.
     is_unmeasured: bool,
+    /// How much wider it is than assumed.
+    widths: Widths,
 }
 
 /// Prices may be this many times as large where no kernel of the chip was measured (assumed).
@@ -64,6 +67,7 @@ impl Prior {
             counts_models: false,
             includes_scheduling: false,
             is_unmeasured: false,
+            widths: Widths::ASSUMED,
         }
     }
 
@@ -93,6 +97,12 @@ impl Prior {
         Prior { is_unmeasured: true, ..self.clone() }
     }
 
+    /// The same prior with these widths.
+    #[must_use]
+    pub(super) fn with_widths(&self, widths: Widths) -> Prior {
+        Prior { widths, ..self.clone() }
+    }
+
     /// The same prior for rows that hold the host's share of a period: `step_us` takes `scheduling_us` in.
     #[must_use]
     pub(super) fn including_scheduling(&self) -> Prior {
@@ -119,22 +129,32 @@ impl Prior {
         if self.is_unmeasured && !term.is_factor() { UNMEASURED_SD_FACTOR } else { 1.0 }
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        let sd_share = self.sd_share;
+    /// Returns the parameters of a fit, each with its prior.
+    pub(super) fn parameters(&self) -> Vec<Parameter> {
+        let (sd_share, widths) = (self.sd_share, &self.widths);
         let of = |term: Term| {
             let scheduling_sd_us = if self.includes_scheduling && term == Term::Steps { SCHEDULING_SD_US } else { 0.0 };
             Parameter {
                 name: term.name(),
                 unit: term.unit(),
                 prior: self.means.coefficient(term),
-                prior_sd: sd_share * self.price_factor(term) * term.prior_sd().hypot(scheduling_sd_us),
+                prior_sd: (widths.of(term.name(), term.is_factor())
+                    * sd_share
+                    * self.price_factor(term)
+                    * term.prior_sd().hypot(scheduling_sd_us))
+                .min(term.max_sd()),
                 bounds: term.bounds(),
             }
         };
         let queueing_sd_us = sd_share * QUEUEING_PRIOR_SD_US;
         let queueing =
             Parameter::overhead("queueing_us", "µs per request", self.means.host.queueing_us, queueing_sd_us);
-        Term::ALL.into_iter().map(of).chain([queueing]).chain(queue_prices::parameters(&self.means.host)).collect()
+        Term::ALL
+            .into_iter()
+            .map(of)
+            .chain([queueing])
+            .chain(queue_prices::parameters(&self.means.host, widths))
+            .collect()
     }
 }
 
@@ -176,7 +196,7 @@ pub(super) fn fit_rows(origin: &str, rows: Vec<FitRow>, prior: &Prior) -> Result
         ..Source::default()
     };
     let hold_queues = problem.rows.iter().any(|row| row.x[QUEUE_PRICES..].iter().any(|x| *x != 0.0));
-    let mut report = FitReport::new(&problem, solution, &posterior);
+    let mut report = FitReport::new(&problem, solution, &posterior, prior.widths.clone());
     if !hold_queues {
         report.leave_out(&queue_prices::names());
     }

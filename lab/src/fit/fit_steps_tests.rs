@@ -36,8 +36,8 @@ fn run(case: &StepCase, fitted: Range<usize>) -> StepRun<'_> {
     StepRun::new(case, fitted, end..end, &Prior::of_any_model())
 }
 
-fn decodes(basis: &[Basis]) -> Vec<f64> {
-    basis.iter().map(|basis| basis.get(Term::Requests)).collect()
+fn decodes(run: &StepRun<'_>) -> Vec<f64> {
+    run.terms(&run.fitted).iter().map(|(_, basis)| basis.get(Term::Requests)).collect()
 }
 
 #[test]
@@ -50,25 +50,37 @@ fn unsampled_steps_are_the_mean_of_those_around() {
         assert!(found.len() == expected.len(), "{found:?}");
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}, not {expected:?}");
     };
-    close(&decodes(&all.terms()), &[10.0, (40.0 + mean) / 2.0, (20.0 + mean) / 2.0]);
+    close(&decodes(&all), &[10.0, (40.0 + mean) / 2.0, (20.0 + mean) / 2.0]);
     all.alignment = Alignment::Before;
     // The first row holds the step before, which was not sampled; the second holds steps 200 and 201; the third 202 and 203.
-    close(&decodes(&all.terms()), &[mean, (10.0 + 40.0) / 2.0, (20.0 + mean) / 2.0]);
+    close(&decodes(&all), &[mean, (10.0 + 40.0) / 2.0, (20.0 + mean) / 2.0]);
     // Nothing outside a range has a part in it: the mean is (40 + 20) / 2.
     let last = StepRun { fitted: 1..3, ..all };
-    close(&decodes(&last.terms()), &[(40.0 + 30.0) / 2.0, (20.0 + 30.0) / 2.0]);
+    close(&decodes(&last), &[(40.0 + 30.0) / 2.0, (20.0 + 30.0) / 2.0]);
 }
 
 #[test]
-fn a_run_counts_as_fifty_rows_and_noise_is_its_own() {
-    let steps: Vec<(u64, u64, u32)> = (0..201).map(|i| (200 + i, 10_000 * i, 10)).collect();
-    let case = case(&steps);
-    let observations = run(&case, 0..200).fit_rows(&Correction::neutral(), true);
-    let weights: f64 = observations.iter().map(|of| of.weight).sum();
-    assert!((weights - 50.0).abs() < 1e-9, "{weights}");
-    assert!(observations.iter().all(|of| (of.sd - 0.03).abs() < 1e-12 && of.target == Target::StepPeriod));
-    let few = run(&case, 0..20).fit_rows(&Correction::neutral(), true);
-    assert!((few.iter().map(|of| of.weight).sum::<f64>() - 20.0).abs() < 1e-9);
+fn rows_count_by_the_correlation_of_their_errors() {
+    // Every other step is 10 % longer; or every other run of ten steps is.
+    for (of_a_kind, counts_as) in [(1, 133.3..133.4), (10, 6.0..40.0)] {
+        let mut start_us = 0;
+        let steps: Vec<(u64, u64, u32)> = (0..201)
+            .map(|i| {
+                let began_us = start_us;
+                start_us += if i / of_a_kind % 2 == 0 { 10_000 } else { 11_000 };
+                (200 + i, began_us, 10)
+            })
+            .collect();
+        let case = case(&steps);
+        let run = run(&case, 0..200);
+        let fit_rows = |by| run.fit_rows(&run.described(true), by, true, ROWS_PER_ROW);
+        let neutral = Correction::neutral();
+        let rows = fit_rows(Some(&neutral));
+        let weights: f64 = rows.iter().map(|of| of.weight).sum();
+        assert!(counts_as.contains(&weights), "{of_a_kind}: {weights}");
+        let expected = fit_rows(None);
+        assert!(expected.iter().all(|of| (of.sd - 0.03).abs() < 1e-12 && (of.weight - 1.0).abs() < 1e-12));
+    }
 }
 
 #[test]

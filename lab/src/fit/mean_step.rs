@@ -1,73 +1,68 @@
-//! Lifts a fit of the median step to the mean step. The loss of a fit is robust, so a tail of slow steps does not move it, while a request waits
-//! for every step alike.
+//! Lifts a fit of the median step to the mean step, each kind of batch by itself. The loss of a fit is robust, so a tail of slow steps does not
+//! move it, while a request waits for every step alike.
 
-#![expect(clippy::indexing_slicing, reason = "a correction has a coefficient for every term")]
-
-use super::fit_rows::FitResult;
+use super::batch_kind::BatchKind;
+use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
-use super::residuals::{MAX_TAIL, tail};
+use super::residuals::MAX_TAIL;
+use super::step_scatter::fit_level;
 use super::window_errors::points;
 use crate::stats::ErrorSummary;
-use ridgepoint::Correction;
-use ridgepoint::correction::Term;
+use ridgepoint::correction::Level;
+use ridgepoint::{Correction, Result};
 
-/// The fit with every price and factor raised by the tail of the fitted rows, if there is such a tail and windows that were held out are then met
-/// better; with a remark.
+/// Factor on the times of each kind of batch that are fitted, so that a fit of their median is one of the mean; 1 without a tail. `None` if no
+/// kind has one.
 ///
 /// # Source
 /// Duan, "Smearing estimate" (1983): the mean of a prediction made on another scale is the prediction times the mean residual of the rows that
 /// were fitted, here weighted by time.
-pub(super) fn lifted(runs: &[StepRun<'_>], fitted: &FitResult) -> Option<(FitResult, String)> {
-    let factor = mean_over_median(runs, &fitted.correction);
-    let lifted = scaled(fitted, factor).filter(|_| factor > 1.0 + MAX_TAIL)?;
-    let error_pct = |by: &Correction| {
-        let windows = runs.iter().flat_map(|run| points(run, &run.held_out, by));
-        ErrorSummary::of(windows).map(|of| of.mape_pct)
-    };
-    let (with, without) = (error_pct(&lifted.correction)?, error_pct(&fitted.correction)?);
-    let remark = format!(
-        "slow steps lift the mean above what a fit of the median predicts: the coefficients are raised to {factor:.3} times those of that fit, \
-         with which the mean error on held-out windows is {with:.1} %, and {without:.1} % without"
-    );
-    (with < without).then_some((lifted, remark))
-}
-
-/// The sum of the measured times of the fitted rows over that of the predicted ones.
-pub(super) fn mean_over_median(runs: &[StepRun<'_>], correction: &Correction) -> f64 {
-    1.0 + tail(&runs.iter().flat_map(|run| run.fitted_rows(correction)).collect::<Vec<_>>())
-}
-
-/// The fit with every time that it predicts multiplied; `None` if a coefficient would leave its bounds.
-pub(super) fn scaled(fitted: &FitResult, factor: f64) -> Option<FitResult> {
-    let FitResult { correction, report } = fitted;
-    let (mut scaled, mut report) = (correction.clone(), report.clone());
-    report.raise(factor);
-    for term in Term::ALL {
-        let value = &mut scaled.coefficients[term.index()];
-        *value *= factor;
-        let (least, most) = term.bounds();
-        if !(least..=most).contains(value) {
-            return None;
-        }
+fn lifts(runs: &[StepRun<'_>], correction: &Correction) -> Option<[f64; BatchKind::COUNT]> {
+    let rows: Vec<_> = runs.iter().flat_map(|run| run.fitted_rows(correction)).collect();
+    let mut sums = [(0.0, 0.0); BatchKind::COUNT];
+    for (row, kind, ratio) in rows {
+        let Some((measured_us, predicted_us)) = sums.get_mut(kind as usize) else { continue };
+        *measured_us += row.span_us;
+        *predicted_us += row.span_us / ratio;
     }
-    // What is not known grows too, up to the most that a correction may have.
-    let growths = Term::ALL.map(|term| {
-        let sd = correction.covariance[term.index()][term.index()].sqrt();
-        factor.min((term.max_sd() / sd).max(1.0))
+    let lifts = sums.map(|(measured_us, predicted_us)| {
+        let tail = measured_us / predicted_us - 1.0;
+        if tail > MAX_TAIL { 1.0 + tail } else { 1.0 }
     });
-    for (row, growth) in scaled.covariance.iter_mut().zip(growths) {
-        row.iter_mut().zip(growths).for_each(|(value, other)| *value *= growth * other);
+    lifts.iter().any(|lift| *lift > 1.0).then_some(lifts)
+}
+
+/// Fits the mean step in place of the median one where slow steps set them apart and windows that were held out are then met better; with a
+/// remark.
+pub(super) fn lift(
+    origin: &str,
+    runs: &mut [StepRun<'_>],
+    prior: &Prior,
+    level: &Level,
+    fitted: &mut FitResult,
+) -> Result<Option<String>> {
+    let Some(lifts) = lifts(runs, &fitted.correction) else { return Ok(None) };
+    let error_pct = |runs: &[StepRun<'_>], by: &Correction| {
+        let windows = runs.iter().flat_map(|run| points(run, &run.held_out, by));
+        ErrorSummary::of(windows).map_or(f64::INFINITY, |of| of.mape_pct)
+    };
+    runs.iter_mut().for_each(|run| run.lifts = lifts);
+    let lifted = fit_level(origin, runs, prior, level)?;
+    let (with, without) = (error_pct(runs, &lifted.correction), error_pct(runs, &fitted.correction));
+    if with >= without {
+        runs.iter_mut().for_each(|run| run.lifts = [1.0; BatchKind::COUNT]);
+        return Ok(None);
     }
-    if correction.source.steps_hold_scheduling {
-        let prices = correction.host.queue_prices_us();
-        scaled.host = correction.host.with_queue_prices(prices.map(|price| price * factor));
-    }
-    Some(FitResult { correction: scaled, report })
+    *fitted = lifted;
+    let [decodes, prompts, several] = lifts;
+    Ok(Some(format!(
+        "slow steps lift the mean above the median: times are fitted as {decodes:.3} times as long for decodes alone, {prompts:.3} for steps \
+         with prompts and {several:.3} for several steps, with which the mean error on held-out windows is {with:.1} %, and {without:.1} % without"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fit_rows::Prior;
     use super::super::fit_steps::fit_steps;
     use super::super::fit_steps::tests::case;
     use super::super::step_scatter::StepRunReport;
@@ -87,17 +82,18 @@ mod tests {
             .collect();
         let case = case(&steps);
         let end = case.rows.len();
-        let run = StepRun::new(&case, 0..end * 6 / 10, end * 6 / 10..end, &Prior::of_any_model());
-        let fitted = fit_steps("made up", &[&run], &Prior::of_any_model()).unwrap();
-        let bias_pct = |by: &Correction| StepRunReport::of(&run, by).held_out.unwrap().bias_pct;
-        let lift = lifted(std::slice::from_ref(&run), &fitted).map(|(FitResult { correction: lifted, report }, _)| {
-            let step = report.parameters.iter().find(|of| of.parameter.name == Term::Steps.name()).unwrap();
-            assert!((step.value - lifted.coefficients[Term::Steps.index()]).abs() < 1e-6, "{step:?}");
-            let text = lifted.to_toml_string().unwrap();
-            assert_eq!(Correction::from_toml_str("lifted", &text).unwrap().level, lifted.level);
-            bias_pct(&lifted)
+        let mut run = StepRun::new(&case, 0..end * 6 / 10, end * 6 / 10..end, &Prior::of_any_model());
+        let fit = |run: &StepRun<'_>| {
+            let fitted = fit_steps("made up", &[run], &Prior::of_any_model()).unwrap().correction;
+            (StepRunReport::of(run, &fitted).held_out.unwrap().bias_pct, fitted)
+        };
+        let (without, fitted) = fit(&run);
+        let found = lifts(std::slice::from_ref(&run), &fitted);
+        let with = found.map(|lifts| {
+            run.lifts = lifts;
+            fit(&run).0
         });
-        (bias_pct(&fitted.correction), lift)
+        (without, with)
     }
 
     #[test]

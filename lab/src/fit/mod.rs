@@ -5,12 +5,15 @@
 //! state the minimisation (`problem`; the solver is `crate::solver`) and take the coefficients' covariance at its end (`posterior`).
 //! The delays of the host are fitted with them, from replays (`host_from_replays`) or traces (`host_from_traces`).
 
+mod batch_kind;
 mod fit_cases;
 mod fit_rows;
 mod fit_serving;
 mod fit_steps;
+mod freedom;
 mod host_from_replays;
 mod host_from_traces;
+mod kind_errors;
 mod leave_out;
 mod mean_step;
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod residuals;
 mod step_scatter;
 mod step_terms;
 mod verdict;
+mod widths;
 mod window_errors;
 
 pub use fit_cases::{FittedRows, fit_cases};
@@ -31,10 +35,12 @@ pub use fit_serving::{MAX_ROUNDS, fit_serving};
 pub use fit_steps::{Alignment, StepRun};
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
 pub use host_from_traces::{host_delays, host_from_delays};
+pub use kind_errors::{KindErrors, RowKind, TimeErrors};
 pub use leave_out::{LeftOut, leave_out, scatter};
 pub(crate) use posterior::IDENTIFIED_SD_SHARE;
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
 pub use step_scatter::{StepFitReport, StepRunReport, fit_fold, fit_with_scatter};
 pub use verdict::{Verdict, unlike_the_fitted};
+pub use widths::Widths;
 pub use window_errors::WindowErrors;

@@ -3,6 +3,7 @@
 
 use ridgepoint::latency::HostTimes;
 
+use super::widths::Widths;
 use crate::solver::Parameter;
 
 /// Number of the prices, which are in the order of [`HostTimes::queue_prices_us`].
@@ -18,9 +19,9 @@ const TABLE: [(&str, &str, f64); NUM_QUEUE_PRICES] = [
 ];
 
 /// The prices as parameters, with those of a host as the prior's means.
-pub(super) fn parameters(host: &HostTimes) -> impl Iterator<Item = Parameter> {
-    let of = |((name, unit, sd_us), prior_us): ((&'static str, &'static str, f64), f64)| {
-        Parameter::overhead(name, unit, prior_us, sd_us)
+pub(super) fn parameters(host: &HostTimes, widths: &Widths) -> impl Iterator<Item = Parameter> {
+    let of = move |((name, unit, sd_us), prior_us): ((&'static str, &'static str, f64), f64)| {
+        Parameter::overhead(name, unit, prior_us, widths.of(name, false) * sd_us)
     };
     TABLE.into_iter().zip(host.queue_prices_us()).map(of)
 }

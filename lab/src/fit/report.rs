@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::posterior::{IDENTIFIED_SD_SHARE, Posterior};
 use super::problem::{Problem, Target};
+use super::widths::Widths;
 use crate::solver::{Parameter, Solution};
 use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::latency::HostTimes;
@@ -21,6 +22,8 @@ pub struct FitReport {
     /// How the solver ended.
     #[serde(flatten)]
     pub solution: Solution,
+    /// How much wider priors are than assumed.
+    pub prior_widths: Widths,
     /// The parameters, in the order of the problem's.
     pub parameters: Vec<ParameterReport>,
     /// Remarks.
@@ -60,7 +63,7 @@ pub struct HostFit {
 
 impl FitReport {
     /// The report of a solved problem with its posterior.
-    pub(super) fn new(problem: &Problem, solution: Solution, posterior: &Posterior) -> FitReport {
+    pub(super) fn new(problem: &Problem, solution: Solution, posterior: &Posterior, prior_widths: Widths) -> FitReport {
         let mut notes = problem.notes();
         if posterior.overdispersion > 1.0 {
             notes.push(format!(
@@ -75,6 +78,7 @@ impl FitReport {
         FitReport {
             rows: problem.rows.len() as u64,
             rows_by_target: problem.rows_by_target(),
+            prior_widths,
             parameters: problem.parameters.iter().enumerate().map(parameter).collect(),
             notes,
             solution,
@@ -85,13 +89,6 @@ impl FitReport {
     pub(super) fn leave_out(&mut self, names: &[&str]) {
         self.parameters.retain(|of| !names.contains(&of.parameter.name));
         self.notes.retain(|note| !names.iter().any(|name| note.contains(&format!("'{name}'"))));
-    }
-
-    /// Multiplies what steps and queues cost.
-    pub(super) fn raise(&mut self, factor: f64) {
-        for of in self.parameters.iter_mut().filter(|of| of.parameter.name != "queueing_us") {
-            *of = ParameterReport::new(of.parameter, factor * of.value, factor * of.sd, of.identified);
-        }
     }
 
     /// Puts host overheads that were fitted apart in the place of those of the solver.
@@ -148,7 +145,7 @@ mod tests {
         let problem = Problem::new("rows", parameters, (0..10).map(row).collect()).unwrap();
         let solution = problem.minimise(&[1.0, 0.0]).unwrap();
         let posterior = posterior(&problem, &solution.values).unwrap();
-        FitReport::new(&problem, solution, &posterior)
+        FitReport::new(&problem, solution, &posterior, Widths::ASSUMED)
     }
 
     #[test]
@@ -156,7 +153,7 @@ mod tests {
         let json = serde_json::to_value(reported()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let mut expected = vec!["rows", "rows_by_target", "converged", "why_stopped", "iterations"];
-        expected.extend(["cost_before", "cost_after", "parameters", "notes"]);
+        expected.extend(["cost_before", "cost_after", "parameters", "prior_widths", "notes"]);
         let mut found = keys(&json);
         found.sort();
         expected.sort_unstable();

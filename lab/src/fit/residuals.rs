@@ -1,5 +1,6 @@
-//! What a fit leaves unexplained: columns of a trace that it rises or falls with, although no term has them, and a tail of slow steps.
+//! What a fit leaves unexplained: columns of a trace that the errors rise or fall with, and a tail of slow steps.
 
+use super::batch_kind::BatchKind;
 use super::fit_steps::StepRun;
 use crate::ingest::{Interval, StepRecord};
 use crate::stats::{rank_correlation, robust_sd};
@@ -14,8 +15,10 @@ const LEAST_ROWS: usize = 100;
 
 type Column = fn(&StepRecord) -> Option<f64>;
 
-/// The columns without a term. Depths of queues have one where periods hold the host's share.
-const COLUMNS: [(&str, Column); 4] = [
+/// The columns that are looked at.
+const COLUMNS: [(&str, Column); 6] = [
+    ("prompt tokens", |step| Some(step.prefill_tokens as f64)),
+    ("tokens in the cache", |step| Some((step.decode_kv_tokens? + step.prefill_kv_tokens.unwrap_or(0)) as f64)),
     ("running requests", |step| step.num_running.map(f64::from)),
     ("waiting requests", |step| step.num_waiting.map(f64::from)),
     ("finished requests", |step| step.num_finished.map(f64::from)),
@@ -31,8 +34,8 @@ pub(super) fn unexplained(runs: &[StepRun<'_>], correction: &Correction) -> Vec<
 }
 
 /// The share by which the sum of the measured times of rows, each with its time over the predicted one, exceeds that of the predicted times.
-pub(super) fn tail(rows: &[(&Interval, f64)]) -> f64 {
-    let (measured_us, predicted_us) = rows.iter().fold((0.0, 0.0), |(measured_us, predicted_us), (row, ratio)| {
+fn tail(rows: &[(&Interval, BatchKind, f64)]) -> f64 {
+    let (measured_us, predicted_us) = rows.iter().fold((0.0, 0.0), |(measured_us, predicted_us), (row, _, ratio)| {
         (measured_us + row.period_us(), predicted_us + row.period_us() / ratio)
     });
     measured_us / predicted_us - 1.0
@@ -45,16 +48,16 @@ fn of_run(run: &StepRun<'_>, correction: &Correction) -> Vec<String> {
     }
     let correlation = |column: Column| {
         let pairs: Vec<(f64, f64)> =
-            rows.iter().filter_map(|(row, ratio)| Some((column(run.case.record(row)?)?, ratio.ln()))).collect();
+            rows.iter().filter_map(|(row, _, ratio)| Some((column(run.case.record(row)?)?, ratio.ln()))).collect();
         rank_correlation(&pairs).filter(|_| pairs.len() >= LEAST_ROWS)
     };
-    let scatter = robust_sd(rows.iter().map(|(_, ratio)| ratio.ln()).collect());
+    let scatter = robust_sd(rows.iter().map(|(.., ratio)| ratio.ln()).collect());
     let report = |(name, column): (&str, Column)| {
         let r = correlation(column).filter(|r| r.abs() > LEAST_CORRELATION && scatter > LEAST_SCATTER)?;
         let verb = if r > 0.0 { "rises" } else { "falls" };
         let run = &run.case.labels.name;
         Some(format!(
-            "what is left of the times of '{run}' {verb} with {name} (rank correlation {r:+.2}), which no term explains"
+            "what is left of the times of '{run}' {verb} with {name} (rank correlation {r:+.2}), which the fitted terms do not explain"
         ))
     };
     let tail = tail(&rows);

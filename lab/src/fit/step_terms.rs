@@ -69,7 +69,7 @@ mod tests {
         let mut sum = Basis::default();
         let mut entries = Vec::new();
         for (start_ns, end_ns, tokens) in ends {
-            sum.add(Term::Tokens, *tokens);
+            sum.add(Term::PromptTokens, *tokens);
             sum.add(Term::Steps, 1.0);
             entries.push(Entry { start_ns: *start_ns, end_ns: *end_ns, sum });
         }
@@ -83,7 +83,7 @@ mod tests {
             StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).expect("possible");
         let terms =
             StepTerms { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
-        let tokens = |from, to| terms.between(from, to).get(Term::Tokens);
+        let tokens = |from, to| terms.between(from, to).get(Term::PromptTokens);
         assert_eq!(tokens(0, 99), 0.0);
         assert_eq!(tokens(0, 200), 10.0);
         // Half of the first step, a quarter of the second.

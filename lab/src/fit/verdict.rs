@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::fit_steps::StepRun;
+use super::kind_errors::{KindErrors, LaterRows};
 use super::report::ParameterReport;
 use super::residuals;
 use super::window_errors::{WindowErrors, bounds_us, points};
@@ -27,6 +28,12 @@ pub struct Verdict {
     pub held_out: Option<WindowErrors>,
     /// Errors of the operators alone, on the same rows.
     pub held_out_without: Option<WindowErrors>,
+    /// Errors of a straight line by prompt tokens and decodes, on the same rows.
+    pub held_out_line: Option<WindowErrors>,
+    /// Errors on single held-out rows by kind of batch, beside those of simpler predictions.
+    pub kinds: Vec<KindErrors>,
+    /// Says that the straight line is nearer by more than 2 points, where it is.
+    pub nearer_line: Option<String>,
     /// What speaks against it.
     pub against: Vec<String>,
     /// What to look at.
@@ -61,10 +68,14 @@ impl Verdict {
         });
         let mut remarks: Vec<String> = far.collect();
         remarks.extend(residuals::unexplained(runs, correction));
+        let found = LaterRows::of(runs, correction);
         Verdict {
             use_it: against.is_empty() && with.is_some(),
+            nearer_line: found.nearer_line(with.as_ref()),
             held_out: with,
             held_out_without: without,
+            held_out_line: found.line,
+            kinds: found.kinds,
             against,
             remarks,
         }
@@ -77,17 +88,27 @@ impl Verdict {
 
     /// The verdict in a sentence or two.
     pub fn in_words(&self) -> String {
+        let line = self.held_out_line.as_ref();
+        let by_a_line = line.map(|line| format!(" ({:.1} % by a straight line)", line.median_ape_pct));
         let errors = match (&self.held_out, &self.held_out_without) {
             (Some(with), Some(without)) => format!(
-                "on {} rows that it has not seen its median error is {:.1} %, and {:.1} % without it",
-                with.rows, with.median_ape_pct, without.median_ape_pct
+                "on {} rows that it has not seen its median error is {:.1} %, and {:.1} % without it{}",
+                with.rows,
+                with.median_ape_pct,
+                without.median_ape_pct,
+                by_a_line.unwrap_or_default()
             ),
             _ => "no rows were held out, so that nothing judges it".to_owned(),
         };
-        match (self.use_it, self.against.is_empty()) {
+        let said = match (self.use_it, self.against.is_empty()) {
             (true, _) => format!("Use it: {errors}."),
             (false, true) => format!("Not judged: {errors}."),
             (false, false) => format!("Do not use it: {errors}; {}.", self.against.join("; ")),
+        };
+        match &self.nearer_line {
+            Some(line) if self.use_it => format!("{line}. {said}"),
+            Some(line) => format!("{said} {line}."),
+            None => said,
         }
     }
 }

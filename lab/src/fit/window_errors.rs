@@ -31,6 +31,16 @@ pub(super) fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Corre
     let predicted_us = |at: usize| {
         correction.time_us(&sampled[at]).max(bounds_us[at]) + correction.queues_us(&run.case.queues(&rows[at]))
     };
+    points_of(run, range, &predicted_us)
+}
+
+/// Windows of a range: measured mean time of a step and the mean of what is predicted of the sampled steps by their position in it, µs.
+pub(super) fn points_of(
+    run: &StepRun<'_>,
+    range: &Range<usize>,
+    predicted_us: &dyn Fn(usize) -> f64,
+) -> Vec<(f64, f64)> {
+    let rows = run.part(range).0;
     let point = |window: Range<usize>| {
         let predicted_us: Vec<f64> = window.clone().map(predicted_us).collect();
         (mean_step_us(&rows[window]), mean(&predicted_us).unwrap_or_default())

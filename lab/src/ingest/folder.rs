@@ -54,12 +54,13 @@ pub fn files(folder: &Path) -> Result<Vec<ExperimentFile>> {
     let server = ServerConfig::read(&folder.join(CONFIG))?;
     let full = std::path::absolute(folder).map_err(|error| Error::io(folder, error))?;
     let name = full.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
+    let given = |name: &str| server.given.contains(name);
     let labels = Run {
         model: Some(server.model).filter(|name| !name.is_empty()),
         hardware: Some(server.hardware).filter(|name| !name.is_empty()),
         tensor_parallel_size: Some(server.deployment.tensor_parallel_size),
-        max_num_seqs: Some(server.deployment.max_num_seqs),
-        max_num_batched_tokens: Some(server.deployment.max_num_batched_tokens),
+        max_num_seqs: given("max_num_seqs").then_some(server.deployment.max_num_seqs),
+        max_num_batched_tokens: given("max_num_batched_tokens").then_some(server.deployment.max_num_batched_tokens),
         ..Run::default()
     };
     let mut found = Vec::new();

@@ -8,18 +8,21 @@ use ridgepoint::{Error, Result};
 use ridgepoint_replay::input::{HeadKind, head};
 
 use super::format::Format;
-use super::reports::{guidellm, inference_perf, vllm_bench};
+use super::reports::{aiperf, guidellm, inference_perf, vllm_bench};
 use super::{
-    forward_pass, kv_events, metrics, otlp, request_table, step_csv, step_table, token_jsonl, token_table, vllm_log,
+    forward_pass, kv_events, metrics, other_tools, otlp, request_table, step_csv, step_table, token_jsonl, token_table,
+    vllm_log,
 };
 
 /// Every format. A new one is a file with its `FORMAT` and a line here.
-pub const FORMATS: [Format; 14] = [
+pub const FORMATS: [Format; 16] = [
     otlp::FORMAT,
     step_csv::FORMAT,
     forward_pass::FORMAT,
     inference_perf::FORMAT,
     guidellm::FORMAT,
+    aiperf::FORMAT,
+    vllm_bench::SGLANG_FORMAT,
     vllm_bench::FORMAT,
     token_jsonl::FORMAT,
     token_table::FORMAT,
@@ -53,10 +56,7 @@ impl Format {
                 "is a pipe or device, whose beginning can't be read twice: save it as a file, or name its format";
             return Err(Error::parse(path, message));
         }
-        detected(input.head()).map_err(|found| {
-            let known = FORMATS.map(|format| format.name).join(", ");
-            Error::parse(path, format!("{found}, which is none of the known formats ({known})"))
-        })
+        detected(input.head()).map_err(|found| Error::parse(path, found))
     }
 }
 
@@ -67,12 +67,19 @@ fn is_dump(path: &Path) -> bool {
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
     let head = head(bytes);
+    if let Some(sentence) = other_tools::recognised(&head, bytes) {
+        return Err(sentence.to_owned());
+    }
     let known = FORMATS.into_iter().find(|format| (format.is_it)(&head, bytes));
-    known.ok_or_else(|| match head.kind {
-        HeadKind::Empty => "is empty".to_owned(),
-        HeadKind::Csv => format!("begins with '{}'", cut(&head.names.join(","))),
-        _ if head.names.is_empty() => "is JSON without keys".to_owned(),
-        _ => format!("is JSON that begins with the keys {}", cut(&head.names.join(", "))),
+    known.ok_or_else(|| {
+        let found = match head.kind {
+            HeadKind::Empty => "is empty".to_owned(),
+            HeadKind::Csv => format!("begins with '{}'", cut(&head.names.join(","))),
+            _ if head.names.is_empty() => "is JSON without keys".to_owned(),
+            _ => format!("is JSON that begins with the keys {}", cut(&head.names.join(", "))),
+        };
+        let known = FORMATS.map(|format| format.name).join(", ");
+        format!("{found}, which is none of the known formats ({known})")
     })
 }
 
@@ -90,6 +97,8 @@ mod tests {
             ("{\"load_summary\": {\"count\": 9}}", inference_perf::FORMAT),
             ("{\"metadata\": {}, \"args\": {\"model\": \"benchmarks\"}", guidellm::FORMAT),
             ("{\"date\": \"x\", \"backend\": \"vllm\", \"num_prompts\": 5}", vllm_bench::FORMAT),
+            ("{\"backend\": \"sglang\", \"sharegpt_output_len\": null, \"completed\": 5}", vllm_bench::SGLANG_FORMAT),
+            ("{\"metadata\": {\"session_num\": 0}, \"metrics\": {}, \"error\": null}", aiperf::FORMAT),
             ("step.id,step.ts_start_ns\n1,2", step_csv::FORMAT),
             ("batch.decode_tokens,step.id\n1,2", step_csv::FORMAT),
             ("experiment,step_id,steps_to_next\n", step_table::FORMAT),
@@ -114,7 +123,8 @@ mod tests {
             ("{\"a\": \"resourceSpans\"", "is JSON that begins with the keys a"),
             ("a,b\n1,2", "begins with 'a,b'"),
         ] {
-            assert_eq!(detected(head.as_bytes()).map(|found| found.name), Err(found.to_owned()), "{head}");
+            let message = detected(head.as_bytes()).map(|found| found.name).unwrap_err();
+            assert!(message.starts_with(&format!("{found}, which is none of the known formats")), "{message}");
         }
     }
 }

@@ -32,10 +32,9 @@ pub(super) const FORMAT: Format = Format {
 };
 
 const COLUMNS: Columns = Columns {
-    required: "version,worker_id,dp_rank,counter_id,timing_scope,wall_time,scheduled_requests",
     optional: "queued_requests",
     aliases: &[],
-    has_others: false,
+    ..Columns::exactly("version,worker_id,dp_rank,counter_id,timing_scope,wall_time,scheduled_requests")
 };
 
 #[derive(Deserialize)]

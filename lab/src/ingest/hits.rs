@@ -44,7 +44,7 @@ pub(super) fn hits(
     let of_events = || {
         let loaded = |of: &KvEvents| -> u64 {
             let loads = of.events.iter().filter(|event| event.event == "CacheLoadCommitted");
-            let committed: u64 = loads.map(|event| event.blocks).sum();
+            let committed = loads.fold(0, |sum: u64, event| sum.saturating_add(event.blocks));
             if committed > 0 { committed } else { of.blocks_back_from_cpu }
         };
         // Two files of a run may hold the same events.

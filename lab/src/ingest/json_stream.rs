@@ -7,8 +7,9 @@ use std::path::Path;
 
 use ridgepoint::input::{Bounded, FileKind, Record, RecordCount, json_error};
 use ridgepoint::{Error, Location, Result};
+use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::de::IoRead;
 
 /// Hands over each object of a file: its documents, which follow each other with or without line breaks, and the elements of
@@ -85,5 +86,85 @@ impl<'de, T: DeserializeOwned, F: FnMut(T)> Visitor<'de> for Document<'_, T, F> 
             (self.take)(object);
         }
         Ok(())
+    }
+}
+
+/// Reads a list, and hands over its elements one by one. What the function says of an element is the list's fault.
+pub(super) fn for_each_element<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+    take: impl FnMut(T) -> std::result::Result<(), String>,
+) -> std::result::Result<(), D::Error> {
+    deserializer.deserialize_seq(Elements { take, element: PhantomData })
+}
+
+struct Elements<T, F> {
+    take: F,
+    element: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> std::result::Result<(), String>> Visitor<'de> for Elements<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> std::result::Result<(), A::Error> {
+        while let Some(element) = list.next_element()? {
+            (self.take)(element).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value of a known key that nothing is read from, and that takes no memory. `IgnoredAny` stands for keys that are not known.
+#[derive(Debug, Default)]
+pub(super) struct Passed;
+
+impl<'de> Deserialize<'de> for Passed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Passed)
+    }
+}
+
+impl<'de> Visitor<'de> for Passed {
+    type Value = Passed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_str<E>(self, _: &str) -> std::result::Result<Passed, E> {
+        Ok(Passed)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Passed, A::Error> {
+        while list.next_element::<Passed>()?.is_some() {}
+        Ok(Passed)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Passed, A::Error> {
+        while map.next_entry::<Passed, Passed>()?.is_some() {}
+        Ok(Passed)
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::for_each_line;
 
 use super::Capture;
 use super::format::Format;
-use super::lines::for_each_line;
 use super::server_totals::{COUNTERS, MetricsReply};
 
 /// A reply of `/metrics`.

@@ -15,9 +15,9 @@ mod json_stream;
 mod kv_counts;
 mod kv_events;
 mod kv_transfers;
-mod lines;
 mod list;
 mod metrics;
+mod other_tools;
 pub mod otlp;
 mod pace;
 mod periods;
@@ -53,7 +53,6 @@ pub use kv_transfers::{
     ContentionReport, CopyLog, DirectionLog, RateBounds, TransferFaults, TransferFaultsReport, TransferLog,
     TransferReport, known_rates,
 };
-pub(crate) use lines::for_each_line;
 pub use list::Numbers;
 pub use periods::{Cleaning, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
@@ -66,7 +65,6 @@ pub use step::{Interval, Run, StepRecord, StepTrace};
 pub(crate) use table::write_rows;
 pub(crate) use token::gaps_ns;
 pub use token::{Chunk, RequestTokens, TokenTrace};
-pub use vllm_log::start_up::StartUp as ServerLabels;
 pub use whole::Whole;
 
 /// The name of a file without its extension and that of gzip, which names a run that has no other name.

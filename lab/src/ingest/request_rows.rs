@@ -6,7 +6,7 @@ use super::capture::Capture;
 use super::dropped::{DropReason, Dropped};
 use super::request::RequestRow;
 use super::step::Run;
-use super::token::RequestTokens;
+use super::token::{MAX_CHUNK_TOKENS, RequestTokens};
 
 /// A request and the times of its tokens, where they are reported.
 pub(super) type RowAndTokens = (RequestRow, Option<RequestTokens>);
@@ -45,8 +45,12 @@ impl CheckedRows {
     }
 }
 
-/// A client's request has an arrival and an end, and its first response in between.
+/// A client's request has an arrival and an end, its first response in between, and what the tables can hold.
 fn checked((row, tokens): RowAndTokens) -> CheckedRow {
+    let mut chunks = tokens.iter().flat_map(|tokens| &tokens.chunks);
+    if chunks.any(|chunk| !(1..=MAX_CHUNK_TOKENS).contains(&chunk.num_tokens)) || row.out_of_order().is_some() {
+        return Err(DropReason::BadValue);
+    }
     let (Some(arrived_ns), Some(departed_ns)) = (row.arrived_ns, row.departed_ns) else {
         return Err(DropReason::Incomplete);
     };

@@ -3,6 +3,7 @@
 use std::mem::take;
 
 use ridgepoint::unstable::error::each_once;
+use ridgepoint_replay::server_config::EngineLog;
 
 use super::capture::Capture;
 use super::step::{Run, StepTrace};
@@ -18,6 +19,30 @@ pub struct ServerLog {
     pub(super) kv_blocks: Option<u64>,
     /// Tokens of a KV block, where the log names them.
     pub(super) block_size: Option<u64>,
+}
+
+impl ServerLog {
+    /// What holds for other files of the same server; `None` where nothing was logged. `name` is the log's.
+    pub(super) fn new(log: &EngineLog, name: &str) -> Option<Self> {
+        let (run, kv_blocks) = (Run::of_server(log), log.kv_blocks());
+        let said = run != Run::default() || kv_blocks.is_some();
+        let run = Run { experiment: name.to_owned(), ..run };
+        said.then(|| ServerLog { run, served_model: log.served_model.clone(), kv_blocks, block_size: log.block_size })
+    }
+}
+
+impl Run {
+    /// The labels that a server's log has.
+    pub(super) fn of_server(log: &EngineLog) -> Self {
+        Run {
+            model: log.model.clone(),
+            engine_version: log.engine_version.clone(),
+            tensor_parallel_size: log.tensor_parallel_size,
+            max_num_seqs: log.max_num_seqs,
+            max_num_batched_tokens: log.max_num_batched_tokens,
+            ..Run::default()
+        }
+    }
 }
 
 impl Capture {
@@ -98,6 +123,15 @@ mod tests {
             requests: vec![RequestTrace { run, requests: vec![RequestRow::default()] }],
             ..Capture::default()
         }
+    }
+
+    #[test]
+    fn a_log_is_of_a_server_where_it_says_something() {
+        let mut log = EngineLog::default();
+        assert_eq!(ServerLog::new(&log, "log"), None);
+        log.take("[x] GPU KV cache size: 6,400 tokens");
+        let found = ServerLog::new(&log, "log").unwrap();
+        assert_eq!((found.run.experiment.as_str(), found.kv_blocks), ("log", Some(400)));
     }
 
     #[test]

@@ -24,13 +24,14 @@ pub(super) const FORMAT: Format = Format {
 
 /// The last three are known and not used: the first two span a part of the engine's loop, the third follows from the blocks.
 const COLUMNS: Columns = Columns {
-    required: "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\
-        batch.decode_tokens",
     optional: "batch.scheduled_tokens,queue.running_depth,queue.waiting_depth,batch.num_finished,\
         batch.num_preempted,kv.blocks_total_gpu,kv.blocks_free_gpu,experiment,model,workload,\
         tensor_parallel_size,step.ts_end_ns,step.duration_us,kv.usage_gpu_ratio",
     aliases: &[("experiment_id", "experiment"), ("tp", "tensor_parallel_size")],
-    has_others: false,
+    ..Columns::exactly(
+        "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\
+        batch.decode_tokens",
+    )
 };
 
 /// No engine steps faster than this; timestamps in µs that are read as ns do.

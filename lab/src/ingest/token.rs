@@ -4,12 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::step::Run;
 
+/// Most tokens that come out at once, in what is read and in what is written.
+pub(super) const MAX_CHUNK_TOKENS: u32 = 1 << 16;
+
 /// Tokens of a request that came out at once, with its fields in the order of the token table's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chunk {
     /// When they came out, ns on the clock of the request's times.
     pub time_ns: u64,
-    /// Their number, at least 1.
+    /// Their number, 1 to 65,536.
     pub num_tokens: u32,
     /// Running requests in the step that sampled them.
     pub num_running: Option<u32>,

@@ -17,13 +17,14 @@ use std::path::Path;
 use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::units::NS_PER_MS;
 use ridgepoint::{Error, Location, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::capture::Capture;
 use super::dropped::DropReason;
 use super::file_name;
 use super::format::Format;
+use super::json_stream::{Passed, for_each_element};
 use super::request::RequestRow;
 use super::request_rows::{CheckedRow, CheckedRows};
 use super::step::Run;
@@ -138,14 +139,25 @@ struct TokenLine {
     #[serde(rename = "concurrency")]
     _concurrency: Option<u32>,
     arrival_ms: Option<f64>,
-    block_hashes: Vec<Value>,
+    #[serde(deserialize_with = "hashes")]
+    block_hashes: Vec<u64>,
     #[serde(rename = "mm_hashes")]
-    _mm_hashes: Value,
+    _mm_hashes: Passed,
     #[serde(rename = "output_token_ids")]
-    _output_token_ids: Value,
+    _output_token_ids: Passed,
     finish_reason: Option<String>,
     temperature: Option<f64>,
     top_p: Option<f64>,
+}
+
+/// Reads hashes one by one, in a quarter of the memory that a list of JSON values takes.
+fn hashes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<u64>, D::Error> {
+    let mut found = Vec::new();
+    for_each_element(deserializer, |value| {
+        found.push(hash(&value));
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 #[derive(Deserialize)]
@@ -241,7 +253,7 @@ fn request(line: TokenLine, position: u64) -> CheckedRow {
         num_cached_tokens: line.cached_tokens.map(Into::into),
         num_output_tokens: Some(output.into()),
         finish_status: line.finish_reason.map(finish_status),
-        block_hashes: line.block_hashes.iter().map(hash).collect(),
+        block_hashes: line.block_hashes.into_iter().collect(),
         temperature: line.temperature.filter(|temperature| *temperature >= 0.0),
         top_p: line.top_p.filter(|top_p| (0.0..=1.0).contains(top_p)),
         ..RequestRow::default()

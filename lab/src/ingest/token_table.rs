@@ -13,7 +13,7 @@ use super::capture::Capture;
 use super::format::Format;
 use super::step::{ByKey, Run};
 use super::table::{header, read_rows, write_rows};
-use super::token::{Chunk, RequestTokens, TokenTrace};
+use super::token::{Chunk, MAX_CHUNK_TOKENS, RequestTokens, TokenTrace};
 
 /// A token table.
 pub(super) const FORMAT: Format = Format {
@@ -36,9 +36,6 @@ pub fn write(out: impl Write, runs: &[TokenTrace]) -> std::io::Result<()> {
     let requests = runs.iter().flat_map(|trace| trace.requests.iter().map(move |request| (&trace.run, request)));
     write_rows(out, requests.flat_map(|(run, request)| request.chunks.iter().map(move |chunk| (run, request, chunk))))
 }
-
-/// Most tokens that a client gets at once.
-const MAX_CHUNK_TOKENS: u32 = 1 << 16;
 
 /// Reads a table.
 ///

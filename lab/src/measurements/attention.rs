@@ -75,8 +75,6 @@ impl DecodeCall {
 }
 
 const PUBLIC_ATTENTION: Columns = Columns {
-    required: "num_heads,num_kv_heads,head_dim,kv_cache_dtype,batch_size,num_scheduled_tokens,num_computed_tokens,\
-        attn_dtype,beam_width,latency_us",
     optional: "window_size,framework,version,device,op_name,kernel_source,power,power_limit",
     aliases: &[
         ("num_key_value_heads", "num_kv_heads"),
@@ -84,7 +82,10 @@ const PUBLIC_ATTENTION: Columns = Columns {
         ("step", "num_computed_tokens"),
         ("latency", "latency_us"),
     ],
-    has_others: false,
+    ..Columns::exactly(
+        "num_heads,num_kv_heads,head_dim,kv_cache_dtype,batch_size,num_scheduled_tokens,num_computed_tokens,\
+        attn_dtype,beam_width,latency_us",
+    )
 };
 
 /// Kernels of latent attention, as DeepSeek-V3 has it.

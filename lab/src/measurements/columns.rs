@@ -39,7 +39,7 @@ pub(super) const fn public_columns(
     required: &'static str,
     aliases: &'static [(&'static str, &'static str)],
 ) -> Columns {
-    Columns { required, optional: PUBLIC_EXTRAS, aliases, has_others: false }
+    Columns { optional: PUBLIC_EXTRAS, aliases, ..Columns::exactly(required) }
 }
 
 /// A call that files hold.

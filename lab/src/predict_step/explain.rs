@@ -57,7 +57,7 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
         Term::Steps => "the engine's work per step besides its kernels; more requests per step spread it",
         Term::Layers => "gaps between the kernels of a layer; more requests per step spread it",
         Term::Requests => "inputs, sampling and output of each request; a smaller max_num_seqs shortens the step only",
-        Term::Tokens => "time grows with the scheduled tokens; a smaller max_num_batched_tokens shortens the step",
+        Term::PromptTokens => "time grows with the prompt tokens; a smaller max_num_batched_tokens shortens the step",
         Term::PrefillRequests => "work per prefill chunk; larger chunks and prefix cache hits make fewer",
         Term::PiecewiseLayers => "the host launches attention layer by layer; decodes alone replay one CUDA graph",
         Term::PenalisedRequests => {

@@ -1,7 +1,7 @@
 //! A load replayed on a server, and its report.
 
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::coverage::IntervalCoverage;
+use ridgepoint::coverage::{IntervalCoverage, LoadKind};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
@@ -49,6 +49,8 @@ pub struct ReplayedLoad {
     pub held: Option<HeldReport>,
     /// Whether the server keeps up with the load, if that is long enough to show it.
     load_state: Option<LoadState>,
+    /// How it sends its requests, if that shows.
+    load_kind: Option<LoadKind>,
     /// Remarks on overload and refused requests.
     notes: Vec<String>,
     spread: Spread,
@@ -102,8 +104,9 @@ impl Server<'_> {
         };
         let metrics = Metrics::of(&replay);
         let load_state = trend.map(|trend| trend.state());
+        let load_kind = trend.map(|trend| trend.load_kind());
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
-        Ok(ReplayedLoad { metrics, replay, held, load_state, notes, spread, extrapolated })
+        Ok(ReplayedLoad { metrics, replay, held, load_state, load_kind, notes, spread, extrapolated })
     }
 
     /// The report of a replayed load, with the warnings that are known so far.
@@ -111,7 +114,8 @@ impl Server<'_> {
         warnings.extend(of.notes.iter().cloned());
         warnings.extend(of.extrapolated.clone().filter(|_| self.fitted.is_none()));
         let correction = self.latency.steps().correction().filter(|_| self.fitted.is_none());
-        let coverage = IntervalCoverage::of(self.latency.steps().engine(), &self.hardware.name, correction.is_some());
+        let engine = self.latency.steps().engine();
+        let coverage = IntervalCoverage::of(engine, &self.hardware.name, of.load_kind, correction.is_some());
         let correction = CorrectionInfo::of(correction);
         let mut latency_model = match (self.latency.steps().efficiency(), &correction.name) {
             (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
 use ridgepoint::{Error, ErrorKind, Result};
-use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::server_config::{Beside, ServerConfig, server_arguments};
 use serde_json::{Map, Value};
 
 use super::load::{LoadPoint, Source};
@@ -87,7 +88,17 @@ impl Grid {
     /// # Errors
     /// A file that cannot be read, and those of [`Grid::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&path.display().to_string(), &read_text(FileKind::Grid, path)?)
+        Self::read_with(path, Map::new())
+    }
+
+    /// [`Grid::read`] where the servers have the arguments of one log that they do not have themselves.
+    ///
+    /// # Errors
+    /// Those of [`Grid::read`], and a grid of servers that differ in what a log is of.
+    pub fn read_with(path: &Path, logged: Map<String, Value>) -> Result<Self> {
+        let origin = path.display().to_string();
+        let value = parse_toml(&origin, &read_text(FileKind::Grid, path)?)?;
+        Self::from_keys(&origin, &value, GridLimits { logged, ..GridLimits::default() })
     }
 
     /// Reads the text of a file that messages call `origin`. Paths in it are relative to the current folder.
@@ -104,11 +115,11 @@ impl Grid {
     /// # Errors
     /// Those of [`Grid::parse`] but for the TOML, and those of the limits.
     pub fn from_keys(origin: &str, value: &Value, limits: GridLimits) -> Result<Self> {
-        let GridLimits { configurations, names_only } = limits;
+        let GridLimits { configurations, names_only, logged } = limits;
         let log = Log::default();
         let keys = Keys::new("", value, &log);
         let server = keys.section_or_empty("server");
-        if server.entries().next().is_none() {
+        if server.entries().next().is_none() && logged.is_empty() {
             log.problem("[server] is missing or empty: give at least model and hardware");
         }
         let slo = keys.section("slo").map(Slo::read);
@@ -126,7 +137,22 @@ impl Grid {
         let load_axes = axes("load", loads.keys.iter().map(|(key, value)| (key, value)), &log);
         check_size(&server_axes, &load_axes, configurations)
             .map_err(|problem| Error::invalid(origin, vec![problem]))?;
-        let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &log)? });
+        let rows = server_arguments();
+        let is_of_a_server = |key: &str| {
+            rows.name_of(key).is_some_and(|name| {
+                ["model", "hardware"].contains(&name) || DEPLOYMENT_ARGUMENTS.iter().any(|row| row.name == name)
+            })
+        };
+        if let Some(axis) =
+            server_axes.iter().find(|axis| !logged.is_empty() && axis.values.len() > 1 && is_of_a_server(axis.key))
+        {
+            log.problem(format!(
+                "server.{} has several values, and the engine's log is of one server: leave the log out",
+                axis.key
+            ));
+        }
+        let beside = Beside { under: logged, ..Beside::default() };
+        let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &beside, &log)? });
         let servers = combinations(&server_axes, server);
         if let Some(path) = servers.iter().find_map(|server| server.value.transfers_file()).filter(|_| names_only) {
             let path = path.display();
@@ -165,17 +191,19 @@ impl Grid {
 }
 
 /// What a grid may have.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct GridLimits {
     /// Most configurations.
     pub configurations: usize,
     /// Whether models and GPUs are found by name alone, and no file of requests is read.
     pub names_only: bool,
+    /// What a server's log says: arguments that the grid's servers take where they have none.
+    pub logged: Map<String, Value>,
 }
 
 impl Default for GridLimits {
     fn default() -> Self {
-        GridLimits { configurations: MAX_CONFIGURATIONS, names_only: false }
+        GridLimits { configurations: MAX_CONFIGURATIONS, names_only: false, logged: Map::new() }
     }
 }
 
@@ -277,8 +305,8 @@ fn append(list: &mut String, item: &str) {
 }
 
 /// Reads a server. The log keeps equal problems of several servers once.
-fn read_server(map: &Map<String, Value>, log: &Log) -> Option<ServerConfig> {
-    let error = match ServerConfig::from_values("[server]", map) {
+fn read_server(map: &Map<String, Value>, beside: &Beside, log: &Log) -> Option<ServerConfig> {
+    let error = match ServerConfig::from_values_with("[server]", map, beside) {
         Ok(server) => return Some(server),
         Err(error) => error,
     };

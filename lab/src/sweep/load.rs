@@ -64,6 +64,11 @@ impl Source {
         matches!(self, Source::Generated)
     }
 
+    /// Whether the requests are those of a list without arrivals, whose times are drawn from the seed.
+    pub(super) fn lacks_arrivals(&self) -> bool {
+        matches!(self, Source::Requests(file) if file.lacks_arrivals)
+    }
+
     /// Remarks on the file.
     pub fn notes(&self) -> &[String] {
         match self {
@@ -84,10 +89,11 @@ impl Source {
         rate_per_s: Option<f64>,
         share: ReplicaShare,
     ) -> Result<Box<dyn Workload>> {
+        let sent = GeneratedLoad { request_rate: rate_per_s.or(load.generated.request_rate), ..load.generated };
         match self {
-            Source::Generated => {
-                let request_rate = rate_per_s.or(load.generated.request_rate);
-                Ok(GeneratedLoad { request_rate, ..load.generated }.workload(share, load.seed)?)
+            Source::Generated => Ok(sent.workload(share, load.seed)?),
+            Source::Requests(file) if file.lacks_arrivals => {
+                Ok(share.list(file.list().clone())?.sent_as(&sent, share, load.seed)?)
             }
             Source::Requests(file) => {
                 let list = file.list();

@@ -36,7 +36,7 @@ impl Loads {
             ["profile", "requests", "concurrency", "request_rate"].into_iter().filter(|key| has(key)).collect();
         let fits = matches!(
             (given.as_slice(), is_capacity),
-            ([_] | ["requests", "request_rate"], false) | ([] | ["requests"], true)
+            ([_] | ["requests", "request_rate" | "concurrency"], false) | ([] | ["requests"], true)
         );
         if !fits {
             let found = if given.is_empty() { "no load".to_owned() } else { given.join(" and ") };
@@ -45,15 +45,15 @@ impl Loads {
                  scaled to a request_rate given with them); with [slo], which finds the highest rate, give requests or none"
             ));
         }
-        let source = source(section, is_capacity || has("request_rate"));
+        let source = source(section, is_capacity || has("request_rate"), has("concurrency"));
         let file = given.first().copied().filter(|key| FILE_KEYS.contains(key));
         let mut keys: Vec<(String, Value)> =
             section.entries().map(|(key, value)| (key.clone(), value.clone())).collect();
         // Defaults are part of a load's settings, so that a grid may later list other values as well.
-        if !has("seed") && file != Some("requests") {
+        if !has("seed") && (file != Some("requests") || source.lacks_arrivals()) {
             keys.push(("seed".to_owned(), 0.into()));
         }
-        if !has("burstiness") && file.is_none() && !has("concurrency") {
+        if !has("burstiness") && (file.is_none() || source.lacks_arrivals()) && !has("concurrency") {
             keys.push(("burstiness".to_owned(), 1.into()));
         }
         keys.sort_by_key(|(key, _)| SLOWEST.iter().position(|slow| *slow == name_of(key)).unwrap_or(SLOWEST.len()));
@@ -65,7 +65,7 @@ impl Loads {
         let given = load_arguments().read("load", map, log);
         let generated = GeneratedLoad::from_given(&given);
         let keys = given.keys(log);
-        if self.file == Some("requests") {
+        if self.file == Some("requests") && !self.source.lacks_arrivals() {
             keys.refuse("seed", "changes nothing: the requests of a file are not drawn");
         }
         // A rate that is searched for needs no more than its load.
@@ -78,7 +78,7 @@ impl Loads {
 }
 
 /// Reads the file of requests, if there is one.
-fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
+fn source(keys: &Keys<'_>, needs_rate: bool, has_concurrency: bool) -> Source {
     let names = Format::ALL.map(Format::name).join(", ");
     let format = keys.read("requests_format", format_args!("one of {names}"), |value| value.as_str()?.parse().ok());
     let failed = |key: &str, error| keys.log.problem(format!("[load] {key}: {error}"));
@@ -89,7 +89,13 @@ fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
         }
     } else if let Some(path) = keys.text("requests") {
         match RequestFile::read(path.as_ref(), format) {
-            Ok(file) if needs_rate && file.list().mean_rate_per_s().is_none() => keys.log.problem(format!(
+            Ok(file) if file.lacks_arrivals && !needs_rate && !has_concurrency => keys.log.problem(format!(
+                "[load] requests: {path} does not say when its requests arrive: give request_rate or concurrency"
+            )),
+            Ok(file) if !file.lacks_arrivals && has_concurrency => keys.log.problem(format!(
+                "[load] requests: {path} says when its requests arrive: leave out concurrency, or the column of the arrivals"
+            )),
+            Ok(file) if !file.lacks_arrivals && needs_rate && file.list().mean_rate_per_s().is_none() => keys.log.problem(format!(
                 "[load] requests: {path} sends everything at once, so its times cannot be scaled to a rate"
             )),
             Ok(file) => return Source::Requests(Arc::new(file)),

@@ -154,7 +154,7 @@ fn keys_that_do_not_go_together_are_reported() {
             format!("concurrency = 1\nrequest_rate_per_s = 1\nnum_requests = 1\n{LENGTHS}"),
             "[load] has concurrency and request_rate",
         ),
-        (format!("requests = '{path}'\nconcurrency = 1"), "[load] has requests and concurrency: give one of"),
+        (format!("requests = '{path}'\nconcurrency = 1"), "says when its requests arrive: leave out concurrency"),
         (format!("concurrency = 1\nburstiness = 2\n{LENGTHS}"), "load.burstiness = 2 cannot be given with concurrency"),
         (format!("requests = '{path}'\nseed = 3"), "load.seed = 3 changes nothing"),
         (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len = 3 cannot be given with requests"),

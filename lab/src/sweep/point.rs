@@ -7,6 +7,7 @@ use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
+    engine_on,
 };
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
 use ridgepoint_replay::{EngineConfig, Metrics, Observer, QueueTrend, Replay, replay};
@@ -59,7 +60,11 @@ impl Point<'_> {
     pub(super) fn described(&self, index: usize) -> Row {
         let (server, load, source) =
             (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
-        let deployment = &server.deployment;
+        let engine = &self.options.engine;
+        let deployment = &match &self.model.model {
+            Ok((model, _)) => server.deployment_on(model, self.hardware, engine),
+            Err(_) => server.deployment.clone().on(&server.given, engine, self.hardware),
+        };
         let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
         let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| &model.name);
         let recorded_rate_per_s = match source {
@@ -83,7 +88,7 @@ impl Point<'_> {
                 EfficiencyMode::Ideal => "ideal".to_owned(),
             },
             correction: CorrectionInfo::of(self.model.correction.as_deref()).name,
-            serving_engine: self.options.engine.to_string(),
+            serving_engine: engine_on(engine, self.hardware).to_string(),
             enable_expert_parallel: deployment.enable_expert_parallel,
             precision: server.precision,
             kv_cache_dtype: deployment.kv_cache_dtype.map_or_else(|| "auto".to_owned(), |dtype| dtype.to_string()),
@@ -123,7 +128,7 @@ impl Point<'_> {
         let latency = latency.get_or_init(|| {
             let correction = self.model.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given);
             let options = Options { correction, ..self.options.clone() };
-            let steps = StepModel::with_options(model, self.hardware, &server.deployment, &options).map_err(reason)?;
+            let steps = StepModel::with_options(model, self.hardware, &engine.deployment, &options).map_err(reason)?;
             engine.latency(steps).map_err(reason)
         });
         let latency = latency.as_ref().map_err(Clone::clone)?;
@@ -147,12 +152,10 @@ impl Point<'_> {
     fn load_notes(&self) -> Vec<String> {
         let load = &self.configuration.load.value.generated;
         let mut notes: Vec<String> = self.share().note(load.request_rate, load.concurrency).into_iter().collect();
-        notes.extend(load.concurrency.zip(load.input_len.zip(load.output_len)).and_then(
-            |(in_flight, (input, output))| {
-                let think_time_s = load.think_time_s.unwrap_or(0.0);
-                lockstep(self.share().concurrency(in_flight), [&input, &output], think_time_s)
-            },
-        ));
+        notes.extend(load.concurrency.zip(load.lengths().ok()).and_then(|(in_flight, [input, output])| {
+            let think_time_s = load.think_time_s.unwrap_or(0.0);
+            lockstep(self.share().concurrency(in_flight), [&input, &output], think_time_s)
+        }));
         notes
     }
 

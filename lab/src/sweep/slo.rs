@@ -331,6 +331,7 @@ mod tests {
             is_unsettled: true,
             asked_per_s: 10.0,
             is_of_sessions: false,
+            is_closed_loop: false,
         };
         let overloaded = read("ttft_p95_ms = 100").0.judged(&seeds(&[50.0]), Some(&trend));
         assert_eq!((overloaded.score(), overloaded.binds()), (0.1, "queue"));

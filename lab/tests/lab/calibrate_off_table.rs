@@ -60,9 +60,9 @@ fn h100() -> Hardware {
 /// µs of one call of an operator in the predicted step of Llama-3.1-8B (32 query and 8 KV heads of 128 on one GPU).
 fn predicted_us(batch: &[Request], operator: &str) -> f64 {
     let model = Model::find("llama-3.1-8b").unwrap();
-    let step = StepModel::with_options(&model, &h100(), &Deployment::default(), &Options::uncorrected())
-        .unwrap()
-        .estimate_unchecked(batch);
+    let options = Options { engine: Engine::fitted(), ..Options::uncorrected() };
+    let step =
+        StepModel::with_options(&model, &h100(), &Deployment::default(), &options).unwrap().estimate_unchecked(batch);
     let found = step.operators.iter().find(|o| o.name == operator).unwrap();
     found.time_us / found.count as f64
 }
@@ -81,7 +81,7 @@ fn chunks_on_prior_kv_that_take_as_long_as_predicted_have_no_error() {
     }
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&rows))]);
     assert!(rows.of(&PREFILL).is_empty());
-    let tables = Tables::new(&h100(), &Engine::default(), None);
+    let tables = Tables::new(&h100(), &Engine::fitted(), None);
     assert_no_error(&made(rows.off_table.check_prefill_prior_kv(&h100(), &tables)), 3);
 }
 
@@ -93,7 +93,7 @@ fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
     let rows = decode_csv(&format!("32,8,128,bfloat16,0,4,2404,2000,{time_us}\n"));
     let rows = rows_of(&[("attention_decode.csv", rows)]);
     assert!(rows.of(&DECODE).is_empty());
-    let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::fitted(), None)));
     assert_no_error(&report, 1);
     assert_eq!(report.by_dtype["bfloat16"].rows, 1);
     assert_eq!(report.by_series["vllm-0.14/bfloat16/d128/full"].rows, 1);
@@ -112,7 +112,7 @@ fn chunks_beside_decodes_that_take_as_long_as_predicted_have_no_error() {
     let rows = format!("32,8,128,bfloat16,0,1,512,2048,8,8000,{time_us}\n32,8,128,bfloat16,0,{most},{long},0,1,1,9\n");
     let rows = rows_of(&[("attention_mixed.csv", head + &rows)]);
     let report =
-        made(mixed_attention::check(&rows.off_table.mixed, &h100(), &Tables::new(&h100(), &Engine::default(), None)));
+        made(mixed_attention::check(&rows.off_table.mixed, &h100(), &Tables::new(&h100(), &Engine::fitted(), None)));
     assert_no_error(&report, 1);
     assert_eq!(rows.left_out_of(MIXED, false).into_values().sum::<usize>(), 1);
 }
@@ -138,7 +138,7 @@ fn small_kernels_that_take_as_long_as_predicted_have_no_error() {
         })
         .collect();
     let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}{text}"))]);
-    let report = made(rows.off_table.check_small_kernels(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    let report = made(rows.off_table.check_small_kernels(&h100(), &Tables::new(&h100(), &Engine::fitted(), None)));
     assert_no_error(&report, 8);
     assert_eq!(report.by_dtype.len(), 8);
 }
@@ -148,11 +148,11 @@ fn errors_are_those_of_the_times() {
     let time_us = predicted_us(&[Request::prefill(512, 2048)], "attention_prefill");
     let row = |heads: u64, factor: f64| format!("{heads},8,128,bfloat16,0,1,512,2048,{}\n", factor * time_us);
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(32, 2.0)))]);
-    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), &Engine::fitted(), None)));
     assert!((total(&report).bias_pct + 50.0).abs() < 1e-6, "{:?}", report.total);
     // A row of twice the heads is another shape.
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(64, 1.0)))]);
-    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
+    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), &Engine::fitted(), None)));
     assert!(total(&report).median_ape_pct > 10.0, "{:?}", report.total);
 }
 
@@ -233,7 +233,7 @@ fn a_chunk_is_a_prompt_and_the_tiles_of_its_cached_keys() {
     let long = own_us + 2.0 * tiles_us(2048.0);
     // After 64 they see 64 + 256.5: as a prompt of 640.
     let short = own_us + tiles_us(64.0);
-    let tables = Tables::new(&h100(), &Engine::default(), Some(dir.path()));
+    let tables = Tables::new(&h100(), &Engine::fitted(), Some(dir.path()));
     for (computed, time_us) in [(2048, long), (64, short)] {
         let rows = prefill_csv(&format!("32,8,128,bfloat16,0,2,512,{computed},{time_us}\n"));
         let rows = rows_of(&[("attention_prefill.csv", rows)]);
@@ -252,7 +252,7 @@ fn uneven_decodes_are_looked_up_at_their_mean() {
     let rows =
         rows_of(&[("attention_decode.csv", decode_csv(&format!("32,8,128,bfloat16,0,8,8000,7000,{time_us}\n")))]);
     let report =
-        made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::default(), Some(dir.path()))));
+        made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::fitted(), Some(dir.path()))));
     assert!(total(&report).mape_pct < 100.0 * REL_TABLE_ROUNDING, "{:?}", report.total);
 }
 
@@ -280,11 +280,11 @@ fn a_kernel_without_a_series_is_left_out_and_a_gpu_without_a_table_is_an_error()
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv("32,8,96,bfloat16,0,1,512,100,9\n"))]);
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
-    let tables = Tables::new(&h100(), &Engine::default(), Some(dir.path()));
+    let tables = Tables::new(&h100(), &Engine::fitted(), Some(dir.path()));
     let report = rows.off_table.check_prefill_prior_kv(&h100(), &tables).unwrap();
     assert!(report.total.is_none() && report.left_out["no table series for this kernel"] == 1, "{report:?}");
     let a10 = Hardware::find("a10").unwrap();
-    let error = rows.off_table.check_prefill_prior_kv(&a10, &Tables::new(&a10, &Engine::default(), None)).unwrap_err();
+    let error = rows.off_table.check_prefill_prior_kv(&a10, &Tables::new(&a10, &Engine::fitted(), None)).unwrap_err();
     assert!(error.kind() == ErrorKind::MissingTable, "{error}");
 }
 
@@ -293,7 +293,7 @@ fn small_kernels_need_no_table() {
     let a10 = Hardware::find("a10").unwrap();
     let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}rms_norm,8,4096,1,9\n"))]);
     assert_eq!(
-        total(&made(rows.off_table.check_small_kernels(&a10, &Tables::new(&a10, &Engine::default(), None)))).rows,
+        total(&made(rows.off_table.check_small_kernels(&a10, &Tables::new(&a10, &Engine::fitted(), None)))).rows,
         1
     );
 }
@@ -304,7 +304,7 @@ fn a_broken_table_of_decodes_is_no_missing_one() {
     made_up_tables(dir.path());
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv("32,8,128,bfloat16,0,1,512,2048,100\n"))]);
     let check = || {
-        let tables = Tables::new(&h100(), &Engine::default(), Some(dir.path()));
+        let tables = Tables::new(&h100(), &Engine::fitted(), Some(dir.path()));
         rows.off_table.check_prefill_prior_kv(&h100(), &tables)
     };
     assert!(check().is_ok());

@@ -34,7 +34,7 @@ const CLOCK_NS: u64 = 10_000_000_000;
 fn planted() -> Correction {
     let mut truth = Correction { name: "planted".to_owned(), ..Correction::neutral() };
     truth.coefficients[Term::Requests.index()] = 20.0;
-    truth.coefficients[Term::Tokens.index()] = 1.5;
+    truth.coefficients[Term::PromptTokens.index()] = 1.5;
     truth.host = HostTimes {
         queueing_us: 5000.0,
         queueing_us_per_token: 4.0,
@@ -197,7 +197,7 @@ fn planted_costs_are_within_their_intervals() {
     let steps = steps_of(Some(&truth));
     let costs = [
         ("request_us", 20.0),
-        ("token_us", 1.5),
+        ("prompt_token_us", 1.5),
         ("scheduling_us_per_waiting", 25.0),
         ("preemption_us", 2500.0),
         ("queueing_us", 5000.0),
@@ -228,7 +228,7 @@ fn planted_costs_are_within_their_intervals() {
     let enough = |count: u32| 100 * count >= 85 * seeds;
     // Prompt tokens also grow the projections, so that their own price stays near its prior.
     assert!(
-        costs.iter().zip(identified).all(|((name, _), count)| *name == "token_us" || enough(count)),
+        costs.iter().zip(identified).all(|((name, _), count)| *name == "prompt_token_us" || enough(count)),
         "{identified:?}"
     );
     assert!(found.iter().all(|count| enough(*count)), "{found:?}");

@@ -38,7 +38,8 @@ fn composition(random: &mut Pcg64) -> Vec<StepRecord> {
         .collect()
 }
 
-fn case_of(steps: Vec<StepRecord>) -> StepCase {
+/// A run of Llama-3.1-8B on an H100.
+pub fn case_of(steps: Vec<StepRecord>) -> StepCase {
     let run = Run {
         experiment: "made up".to_owned(),
         model: Some("llama-3.1-8b".to_owned()),
@@ -116,6 +117,8 @@ fn pack_cases(test: &str, correction: &str) -> Option<Vec<StepCase>> {
     files.sort();
     let label = |run: &mut Run| {
         run.hardware = Some("h100".to_owned());
+        // As the data's README says.
+        run.engine_version = Some("0.15.1".to_owned());
         Ok(())
     };
     let runs = read_runs(&files, None, false, &label).unwrap().runs;

@@ -9,7 +9,8 @@ import { place } from "./labels.js";
 function unitOf(format, peaks) {
   const plain = format.replace(/_.*$/, "");
   const unit = { nvfp4: "fp4", mxfp4: "fp4", int4: "bfloat16" }[plain] ?? plain;
-  return unit in peaks ? unit : "bfloat16";
+  const of16Bits = "bfloat16" in peaks ? "bfloat16" : "float16";
+  return unit in peaks ? unit : of16Bits;
 }
 
 /** The roofs of a step: peaks that its operators were held against, and those of its weights. */

@@ -25,7 +25,7 @@ function release(name) {
   return /^([a-z]+)[- ]v?(\d+\.\d+)?/.exec(`${name ?? ""} `.toLowerCase())?.slice(1).filter(Boolean).join(" ");
 }
 
-/** Whether runs of `measured` vouch for `served`: the kernels of vLLM 0.14, the default, are those of 0.15. */
+/** Whether runs of `measured` vouch for `served`: the kernels of vLLM 0.14 are those of 0.15. */
 function vouches(measured, served) {
   const [of, by] = [release(measured), release(served)];
   return of === by || (of === "vllm 0.15" && by === "vllm 0.14");

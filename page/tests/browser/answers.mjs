@@ -42,7 +42,7 @@ test("the same question has the same answer on the page and through the command,
     const { value, placeholder } = document.getElementById("max_num_batched_tokens");
     return [value, placeholder];
   });
-  assert.deepEqual(empty, ["", "8192"]);
+  assert.ok(empty[0] === "" && empty[1].startsWith("8192 on GPUs from 70 GiB"), empty.join());
 });
 
 test("the page says that it predicts, what a step is, and of which load each heading is", async () => {

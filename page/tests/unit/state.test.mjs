@@ -8,6 +8,7 @@ import {
   fromHash,
   initial,
   gridBody,
+  gridSize,
   ownSweepBody,
   serverBody,
   simulateBody,
@@ -41,6 +42,8 @@ test("an emptied value survives a permalink although its default is not empty", 
 
 test("unknown views and keys of a permalink are named", () => {
   assert.deepEqual(fromHash("#gauges?model=a&colour=red").unknown, ["gauges", "colour"]);
+  const inherited = ["constructor", "toString", "__proto__"];
+  assert.deepEqual(fromHash(`#step?${inherited.map((key) => `${key}=1`).join("&")}`).unknown, inherited);
   assert.equal(fromHash("#gauges?model=a").state.view, "step");
 });
 
@@ -151,4 +154,12 @@ test("a grid without limits is a fault, a sweep of the chosen server has its lim
     itl_p95_ms: 60,
     e2e_p99_ms: 9000,
   });
+});
+
+test("the size of a grid is known without multiplying it out", () => {
+  const list = (count) => Array.from({ length: count }, (_, at) => at + 1).join(",");
+  const body = gridBody({ ...DEFAULTS, grid_tp: list(3000), grid_tokens: list(3000) });
+  assert.equal(gridSize(body), 9_000_000 * Math.max(1, [body.server.hardware].flat().length));
+  const few = gridBody({ ...DEFAULTS, grid_tp: "2, 4" });
+  assert.equal(gridSize(few), configurations(few).length);
 });

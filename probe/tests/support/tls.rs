@@ -36,6 +36,19 @@ pub fn certificate(name: &str, last_year: i32) -> Certificate {
     }
 }
 
+/// An authority that shows its own certificate, as that of a server.
+pub fn authority(name: &str) -> Certificate {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = params.self_signed(&key).unwrap();
+    Certificate {
+        authority_pem: own.pem(),
+        chain: vec![own.der().clone()],
+        key: PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+    }
+}
+
 /// Speaks TLS with a certificate.
 pub fn wrap(certificate: &Certificate) -> Wrap {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -5,7 +5,7 @@ use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::HostTimes;
 use ridgepoint::physics::Captures;
 use ridgepoint::units::{US_PER_S, si, time_us};
-use ridgepoint::{Deployment, Engine, Error, Hardware, Model, Request, Result, StepModel};
+use ridgepoint::{Deployment, Error, Hardware, Model, Request, Result, StepModel};
 
 use super::chosen::Rates;
 use super::rates::RateName;
@@ -173,7 +173,7 @@ impl ColdStart<'_> {
     /// Those of [`KvCapacity::estimate`].
     pub fn amounts(&self) -> Result<Amounts> {
         let plan = self.steps.plan();
-        let capacity = KvCapacity::estimate(self.model, self.hardware, self.deployment, &Engine::default())?;
+        let capacity = KvCapacity::estimate(self.model, self.hardware, self.deployment, self.steps.engine())?;
         let layers = plan.pipeline_stages.iter().copied().max().unwrap_or(0);
         let eager = self.deployment.enforce_eager;
         let captures = plan.cuda_graphs.captures(self.deployment.max_num_seqs);

@@ -16,12 +16,15 @@ pub struct Columns {
     pub aliases: &'static [(&'static str, &'static str)],
     /// Whether a file may have other columns too, which are not read.
     pub has_others: bool,
+    /// Returns the column that a name means which is neither a column nor an alias. The first such name in a file counts, and none does if
+    /// the file has the column by a name of its own.
+    pub by_role: Option<fn(&str) -> Option<&'static str>>,
 }
 
 impl Columns {
     /// Columns that every file has, and no others.
     pub const fn exactly(required: &'static str) -> Self {
-        Columns { required, optional: "", aliases: &[], has_others: false }
+        Columns { required, optional: "", aliases: &[], has_others: false, by_role: None }
     }
 
     /// The same columns in files that may have others too; [`Header::others`] names those.
@@ -41,33 +44,53 @@ impl Columns {
     /// All problems: names that are unknown or appear twice, required columns that are missing.
     pub fn find<'n>(&self, at: impl Into<Location>, names: impl IntoIterator<Item = &'n str>) -> Result<Header> {
         let mut header = Header::default();
-        let (mut problems, mut unknown) = (Vec::new(), Vec::new());
+        let (mut problems, mut strangers) = (Vec::new(), Vec::new());
         for (position, name) in names.into_iter().map(str::trim).enumerate() {
             let Some(column) = self.column(name) else {
-                let is_shown = unknown.len() < MAX_PROBLEMS;
-                let hint = if is_shown { did_you_mean(name, self.all()) } else { None };
-                let hint = hint.map_or(String::new(), |hint| format!(": {hint}"));
-                unknown.push(format!("column '{}' is not known{hint}", cut(name)));
-                header.others.push(name.to_owned());
+                strangers.push((position, name));
                 continue;
             };
             match header.name(column) {
                 Some(earlier) if earlier == name => problems.push(format!("column '{name}' appears twice: keep one")),
                 Some(earlier) => problems.push(format!("columns '{earlier}' and '{name}' mean the same: keep one")),
-                None => header.found.push(FoundColumn { column, name: name.to_owned(), position }),
+                None => header.found.push(FoundColumn { column, name: name.to_owned(), position, is_by_role: false }),
+            }
+        }
+        for (position, name) in strangers {
+            let column = self.by_role.and_then(|role_of| role_of(name));
+            match column.filter(|column| header.name(column).is_none()) {
+                Some(column) => {
+                    header.found.push(FoundColumn { column, name: name.to_owned(), position, is_by_role: true });
+                }
+                None => header.others.push(name.to_owned()),
             }
         }
         for column in self.required().filter(|column| header.name(column).is_none()) {
             problems.push(format!("column '{column}' is missing{}", other_names(self.aliases, column)));
         }
         if !self.has_others || !problems.is_empty() {
-            problems.splice(0..0, unknown);
+            problems.splice(0..0, self.unknown(header.others()));
         }
         if !problems.is_empty() {
             problems.push(self.listed());
         }
         check(at, problems)?;
         Ok(header)
+    }
+
+    /// The problems of names that no column has.
+    fn unknown(&self, names: &[String]) -> Vec<String> {
+        let mut unknown = Vec::new();
+        for name in names {
+            let is_shown = unknown.len() < MAX_PROBLEMS;
+            let hint = if is_shown { did_you_mean(name, self.all()) } else { None };
+            // Where other columns are allowed, only names close to a known one are problems.
+            if hint.is_some() || !self.has_others {
+                let hint = hint.map_or(String::new(), |hint| format!(": {hint}"));
+                unknown.push(format!("column '{}' is not known{hint}", cut(name)));
+            }
+        }
+        unknown
     }
 
     /// The columns by their own names.
@@ -105,6 +128,8 @@ pub(super) struct FoundColumn {
     pub(super) column: &'static str,
     pub(super) name: String,
     pub(super) position: usize,
+    /// The name is neither the column's nor an alias: it says what the column is.
+    pub(super) is_by_role: bool,
 }
 
 impl Header {
@@ -127,8 +152,10 @@ impl Header {
         self.found.iter().find(|found| found.column == column)
     }
 
-    /// Returns whether an object has exactly these columns as keys.
+    /// Returns whether an object has exactly these columns, and those that are not read, as keys.
     pub(super) fn has_keys_of(&self, object: &Map<String, Value>) -> bool {
-        object.len() == self.found.len() && self.found.iter().all(|found| object.contains_key(&found.name))
+        object.len() == self.found.len() + self.others.len()
+            && self.found.iter().all(|found| object.contains_key(&found.name))
+            && self.others.iter().all(|name| object.contains_key(name))
     }
 }

@@ -1,8 +1,10 @@
 //! Opens files that may be gzip, as captures, reports and request files often are.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use ridgepoint::input::{FileKind, Input, read_error};
@@ -32,7 +34,26 @@ pub fn read<'a>(kind: FileKind, origin: impl Into<String>, mut rest: impl Read +
     (&mut rest).take(GZIP.len() as u64).read_to_end(&mut start).map_err(|error| read_error(&origin, error))?;
     let is_gzip = start == GZIP;
     let whole = Cursor::new(start).chain(rest);
-    if is_gzip { Input::new(kind, origin, MultiGzDecoder::new(whole)) } else { Input::new(kind, origin, whole) }
+    if !is_gzip {
+        return Input::new(kind, origin, whole);
+    }
+    let packed_bytes = Rc::new(Cell::new(0));
+    let packed = Packed { rest: whole, bytes: Rc::clone(&packed_bytes) };
+    Input::unpacked(kind, origin, MultiGzDecoder::new(packed), packed_bytes)
+}
+
+/// Counts the bytes of a compressed file.
+struct Packed<R> {
+    rest: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Packed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.rest.read(buffer)?;
+        self.bytes.set(self.bytes.get().saturating_add(read as u64));
+        Ok(read)
+    }
 }
 
 /// Returns whether files of a kind may be compressed by gzip.
@@ -42,8 +63,6 @@ pub fn may_be_gzip(kind: FileKind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]

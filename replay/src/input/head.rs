@@ -45,18 +45,31 @@ pub fn head(bytes: &[u8]) -> Head {
     let kind = match text.first() {
         None => HeadKind::Empty,
         Some(first @ (b'{' | b'[')) => {
-            // The text is cut off, so it ends in an error; the keys before that count.
+            // The text is cut off, so it may end in an error; the keys before that count.
             let _ = serde_json::Deserializer::from_slice(text).deserialize_any(FirstKeys(&mut names));
-            if *first == b'[' { HeadKind::JsonList } else { HeadKind::JsonObject }
+            match first {
+                // A line of a log may begin with a bracket.
+                _ if names.is_empty() && !is_json(text) => csv_header(text, &mut names),
+                b'[' => HeadKind::JsonList,
+                _ => HeadKind::JsonObject,
+            }
         }
-        Some(_) => {
-            let text = String::from_utf8_lossy(text);
-            let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
-            names.extend(header.split(',').map(|name| name.trim().trim_matches('"').to_owned()));
-            HeadKind::Csv
-        }
+        Some(_) => csv_header(text, &mut names),
     };
     Head { kind, names }
+}
+
+/// Whether a text is JSON as far as its second value, or where it is cut off.
+fn is_json(text: &[u8]) -> bool {
+    let values = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>();
+    values.take(2).all(|value| value.map_or_else(|error| !error.is_syntax(), |_| true))
+}
+
+fn csv_header(text: &[u8], names: &mut Vec<String>) -> HeadKind {
+    let text = String::from_utf8_lossy(text);
+    let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+    names.extend(header.split(',').map(|name| name.trim().trim_matches('"').to_owned()));
+    HeadKind::Csv
 }
 
 /// Collects keys of an object, or of each object in a list.
@@ -108,6 +121,23 @@ mod tests {
         assert_eq!(names("\n[{\"a\": 1}, {\"a\": 2, \"b\": \"{\\\"c\\\": 1}\"}"), ["a", "b"]);
         assert!(names("{\"a\\").is_empty());
         assert_eq!(head(b"[1, 2]").kind, HeadKind::JsonList);
+        for cut_off in ["[", "[{", "{", "{\"a", "[1, 2", "[[\"x\"", "{\"a\": 1} {\"b"] {
+            assert!(head(cut_off.as_bytes()).is_json(), "{cut_off}");
+        }
+    }
+
+    #[test]
+    fn a_line_with_a_bracket_in_front_is_no_json() {
+        for line in [
+            "[2026-01-10 10:00:00] server_args",
+            "[INFO] x",
+            "[12345] INFO z",
+            "[rank0]: y",
+            "{name} z",
+            "[TensorRT-LLM][INFO] a, b",
+        ] {
+            assert_eq!(head(line.as_bytes()).kind, HeadKind::Csv, "{line}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 mod columns;
 mod gzip;
 mod head;
+mod json_list;
+mod lines;
 mod record;
 mod rows;
 mod yaml;
@@ -11,6 +13,7 @@ mod yaml;
 pub use columns::{Columns, Header};
 pub use gzip::{may_be_gzip, open, read};
 pub use head::{Head, HeadKind, head};
+pub use lines::for_each_line;
 pub use record::read_texts;
 pub use rows::{Row, RowReader};
 pub use yaml::parse_yaml;

@@ -1,4 +1,4 @@
-//! Reads csv and jsonl files row by row. Columns are known by name; errors name the file, the row and the column.
+//! Reads csv and jsonl files, and lists of JSON objects, row by row. Columns are known by name; errors name the file, the row and the column.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::columns::{Columns, FoundColumn, Header};
+use super::json_list::{ListPart, is_list};
 use super::record::read_texts;
 
 /// Reads the rows of a file.
@@ -28,8 +29,17 @@ pub struct RowReader<'a> {
 }
 
 enum RecordReader<'a> {
-    Csv { reader: csv::Reader<BufReader<Bounded<'a>>>, record: csv::StringRecord },
-    Jsonl { reader: BufReader<Bounded<'a>>, buffer: Vec<u8>, object: Map<String, Value> },
+    Csv {
+        reader: csv::Reader<BufReader<Bounded<'a>>>,
+        record: csv::StringRecord,
+    },
+    Jsonl {
+        reader: BufReader<Bounded<'a>>,
+        /// Where the reader stands, if the file is a list and has no lines.
+        list: Option<ListPart>,
+        buffer: Vec<u8>,
+        object: Map<String, Value>,
+    },
 }
 
 impl<'a> RowReader<'a> {
@@ -66,11 +76,13 @@ impl<'a> RowReader<'a> {
         Ok(RowReader { origin, columns, header, number: 0, count, source })
     }
 
-    /// Reads jsonl: an object per line, whose keys are the columns. Blank lines are passed over.
+    /// Reads jsonl: an object per line, whose keys are the columns. Blank lines are passed over. A JSON list of such objects is read as they
+    /// are, one by one.
     pub fn jsonl(input: Input<'a>, columns: Columns) -> Self {
         let origin = input.origin().to_owned();
+        let list = is_list(input.head()).then_some(ListPart::Start);
         let (reader, count) = input.records(Record::Line);
-        let source = RecordReader::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
+        let source = RecordReader::Jsonl { reader, list, buffer: Vec::new(), object: Map::new() };
         RowReader { origin, columns, header: Header::default(), number: 0, count, source }
     }
 
@@ -100,18 +112,23 @@ impl<'a> RowReader<'a> {
                 self.number += 1;
                 Cells::Csv(record)
             }
-            RecordReader::Jsonl { reader, buffer, object } => {
+            RecordReader::Jsonl { reader, list, buffer, object } => {
+                let is_list = list.is_some();
                 loop {
                     buffer.clear();
-                    if reader.read_until(b'\n', buffer).map_err(|error| read_error(origin, error))? == 0 {
+                    let is_read = match list {
+                        Some(list) => list.next_element(reader, buffer),
+                        None => reader.read_until(b'\n', buffer).map(|read| read > 0),
+                    };
+                    if !is_read.map_err(|error| read_error(origin, error))? {
                         return Ok(None);
                     }
                     self.number += 1;
-                    if !buffer.trim_ascii().is_empty() {
+                    if is_list || !buffer.trim_ascii().is_empty() {
                         break;
                     }
                 }
-                *object = parse_line(origin, self.number, buffer)?;
+                *object = parse_object(origin, self.number, buffer, is_list)?;
                 if !self.header.has_keys_of(object) {
                     let line = Location::of(origin).line(self.number);
                     self.header = self.columns.find(line, object.keys().map(String::as_str))?;
@@ -123,9 +140,13 @@ impl<'a> RowReader<'a> {
     }
 }
 
-fn parse_line(origin: &str, number: usize, line: &[u8]) -> Result<Map<String, Value>> {
-    let text = line.trim_ascii();
+/// Reads a line, or the element of a list with this number.
+fn parse_object(origin: &str, number: usize, text: &[u8], is_list: bool) -> Result<Map<String, Value>> {
+    let text = text.trim_ascii();
     let fault = |column: usize, cause: &str| {
+        if is_list {
+            return Error::parse(origin, format!("has a list whose element {number} is no JSON object: {cause}"));
+        }
         let place = Location::of(origin).line(number).column(column);
         Error::parse(place, format!("is not a JSON object on a line of its own: {cause}"))
     };
@@ -162,6 +183,21 @@ impl<'r> Row<'r> {
         self.header.name(column).unwrap_or(column)
     }
 
+    /// Returns whether the file has a column by a name that is not its own, but says what it is.
+    pub fn is_by_role(&self, column: &str) -> bool {
+        self.header.find(column).is_some_and(|found| found.is_by_role)
+    }
+
+    /// Returns the names of the file's columns that are not read.
+    pub fn others(&self) -> &'r [String] {
+        self.header.others()
+    }
+
+    /// Returns whether the file, or the line of jsonl, has a column.
+    pub fn has(&self, column: &str) -> bool {
+        self.header.name(column).is_some()
+    }
+
     /// Returns the text of a cell; `None` if it is empty or null, or the file lacks the column.
     pub fn text(&self, column: &str) -> Option<Cow<'r, str>> {
         self.text_of(self.header.find(column)?)
@@ -177,6 +213,11 @@ impl<'r> Row<'r> {
             },
         };
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Returns an error of the row.
+    pub fn refused(&self, problem: impl Into<String>) -> Error {
+        Error::parse(Location::of(self.origin).line(self.number), problem)
     }
 
     /// Returns the error of a cell.
@@ -270,91 +311,5 @@ fn csv_error(origin: &str, error: csv::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use ridgepoint::input::FileKind;
-
-    use super::*;
-
-    const COLUMNS: Columns = Columns {
-        required: "arrival,input_len",
-        optional: "stage",
-        aliases: &[("arrival_ms", "arrival"), ("prompt_len", "input_len")],
-        has_others: false,
-    };
-
-    fn csv(text: &str) -> Result<Vec<(String, u32)>> {
-        rows(RowReader::csv(Input::new(FileKind::Trace, "r.csv", text.as_bytes())?, COLUMNS)?)
-    }
-
-    fn jsonl(text: &str) -> Result<Vec<(String, u32)>> {
-        rows(RowReader::jsonl(Input::new(FileKind::Trace, "r.jsonl", text.as_bytes())?, COLUMNS))
-    }
-
-    fn rows(mut reader: RowReader<'_>) -> Result<Vec<(String, u32)>> {
-        let mut found = Vec::new();
-        while let Some(row) = reader.next_row()? {
-            found.push((row.text("arrival").unwrap_or_default().into_owned(), row.whole("input_len", 1..=100)?));
-        }
-        Ok(found)
-    }
-
-    #[test]
-    fn csv_and_jsonl_hold_the_same_rows() {
-        let from_csv = csv("# made by hand\narrival,prompt_len,stage\n0, 100 ,\n1.5,16.0,1\n").unwrap();
-        let from_jsonl = jsonl(
-            "\u{feff}{\"arrival\": 0, \"input_len\": 100, \"stage\": null}\r\n\n{\"arrival_ms\": \"1.5\", \"input_len\": 16}\n",
-        );
-        assert_eq!(from_csv, [("0".to_owned(), 100), ("1.5".to_owned(), 16)]);
-        assert_eq!(from_jsonl.unwrap(), from_csv);
-    }
-
-    #[test]
-    fn headers_list_all_their_problems() {
-        let error = csv("arival,arrival,arrival,arrival_ms,colour\n").unwrap_err().to_string();
-        for part in [
-            "column 'arival' is not known: did you mean arrival, arrival_ms?",
-            "column 'arrival' appears twice: keep one",
-            "columns 'arrival' and 'arrival_ms' mean the same: keep one",
-            "column 'colour' is not known;",
-            "column 'input_len' is missing (other names: prompt_len)",
-            "the columns are arrival, input_len and, optionally, stage",
-        ] {
-            assert!(error.contains(part), "{part}: {error}");
-        }
-        assert!(csv(" \n").unwrap_err().to_string().contains("is empty: the first line must name the columns arrival"));
-        let error = jsonl("{\"arrival\":0,\"input_len\":1}\n{\"arrival\":0}").unwrap_err().to_string();
-        assert!(error.starts_with("r.jsonl: line 2: column 'input_len' is missing"), "{error}");
-    }
-
-    #[test]
-    fn cells_and_lines_name_their_place() {
-        let error = csv("arrival,prompt_len\n0,1\n1,0\n").unwrap_err();
-        let message = "r.csv: row 2: column 'prompt_len': found 0, expected a whole number from 1 to 100";
-        assert_eq!(error.to_string(), message);
-        assert_eq!(error.location().and_then(|place| place.key.clone()).as_deref(), Some("prompt_len"));
-        assert!(csv("arrival,prompt_len\n0,\n").unwrap_err().to_string().contains("found nothing"));
-        assert_eq!(
-            csv("arrival,prompt_len\n0\n").unwrap_err().to_string(),
-            "r.csv: line 2: has 1 cells, the header has 2"
-        );
-        for text in ["\n\n[1]\n", "\n\n\u{fe}\n", "\n\n{\"a\":1} {\"a\":2}\n"] {
-            let error = jsonl(text).unwrap_err().to_string();
-            assert!(error.starts_with("r.jsonl: line 3 column "), "{error}");
-        }
-        let error = jsonl("{\"arrival\":1,\"arrival\":1}\n").unwrap_err().to_string();
-        assert!(error.contains("key 'arrival' appears twice"), "{error}");
-    }
-
-    #[test]
-    fn a_row_does_not_grow_without_end() {
-        let endless = b"arrival,input_len\n1,\"".as_slice().chain(std::io::repeat(b'x'));
-        let input = Input::new(FileKind::Trace, "r.csv", endless).unwrap();
-        let mut reader = RowReader::csv(input, COLUMNS).unwrap();
-        let error = reader.next_row().map(|_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("r.csv: has a row of more than 1 MiB"), "{error}");
-        // Many short rows are no long row.
-        assert_eq!(csv(&format!("arrival,input_len\n{}", "1,2\n".repeat(1 << 19))).unwrap().len(), 1 << 19);
-    }
-}
+#[path = "rows_tests.rs"]
+mod tests;

@@ -1,5 +1,4 @@
-//! The arguments of a server beyond those that a step depends on: the model and the GPU, the scheduler, the KV cache, and those of vLLM
-//! that have no influence or are not modelled.
+//! The arguments of a server beyond those that a step depends on: the model and the GPU, the scheduler and the KV cache.
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
@@ -7,6 +6,7 @@ use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
 use serde_json::Value;
 
+use super::other_arguments::{NOT_MODELLED, NOTED, WITHOUT_INFLUENCE};
 use crate::SCHEDULER_ARGUMENTS;
 
 /// The model and the GPU.
@@ -30,56 +30,6 @@ pub static SERVER_ARGUMENTS: &[Argument] = &[
     .value("NAME|PATH"),
 ];
 
-/// Arguments of vLLM without influence on times.
-static WITHOUT_INFLUENCE: &[Argument] = &[
-    Argument::without_influence("served_model_name"),
-    Argument::without_influence("host"),
-    Argument::without_influence("port"),
-    Argument::without_influence("api_key"),
-    Argument::without_influence("seed").no_flag(),
-    Argument::without_influence("tokenizer"),
-    Argument::without_influence("tokenizer_mode"),
-    Argument::without_influence("revision"),
-    Argument::without_influence("trust_remote_code"),
-    Argument::without_influence("download_dir"),
-    Argument::without_influence("load_format"),
-    Argument::without_influence("disable_log_stats"),
-    Argument::without_influence("disable_log_requests"),
-    Argument::without_influence("enable_log_requests"),
-];
-
-/// Arguments of vLLM with an influence that is not modelled.
-pub static NOT_MODELLED: &[Argument] = &[
-    Argument::not_modelled("decode_context_parallel_size", CONTEXT_PARALLEL).off(&["1"]),
-    Argument::not_modelled("prefill_context_parallel_size", CONTEXT_PARALLEL).off(&["1"]),
-    Argument::not_modelled("enable_dbo", "is not modelled: batches are not halved to overlap"),
-    Argument::not_modelled("enable_eplb", "is not modelled: experts stay on their ranks"),
-    Argument::not_modelled("enable_lora", LORA),
-    Argument::not_modelled("lora_modules", LORA),
-    Argument::not_modelled("max_loras", LORA),
-    Argument::not_modelled("max_lora_rank", LORA),
-    Argument::not_modelled(
-        "nnodes",
-        "is not needed: GPUs beyond those of a link are reached over the network of the hardware file",
-    )
-    .off(&["1"]),
-    Argument::not_modelled("num_speculative_tokens", SPECULATION),
-    Argument::not_modelled(
-        "quantization",
-        "is read from the checkpoint: name a quantised one, or give `precision: fp8` in the server's file (docs/guide.md, Precision)",
-    ),
-    Argument::not_modelled(
-        "replicas",
-        "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",
-    )
-    .off(&["1"]),
-    Argument::not_modelled("speculative_config", SPECULATION),
-    Argument::not_modelled("speculative_model", SPECULATION),
-];
-const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
-const LORA: &str = "is not modelled: there are no LoRA adapters";
-const SPECULATION: &str = "is not modelled: there is no speculative decoding";
-
 /// Number formats, and the KV cache with its tiers.
 static CACHE_ARGUMENTS: &[Argument] = &[
     // The model's configuration decides about activations, and both 16-bit formats are equally fast.
@@ -93,8 +43,18 @@ static CACHE_ARGUMENTS: &[Argument] = &[
         )
         .value("FORMAT")
         .default("that of the checkpoint"),
+    Argument::new("quantization", Section::Server, "Method of quantisation: the checkpoint's own, or fp8 for a 16-bit checkpoint that the engine quantises as it loads", Kind::Text)
+        .value("METHOD")
+        .default("that of the checkpoint"),
+    Argument::new("as_family", Section::Server, "Family (model_type) whose keys and layers the model's config.json has, for one of a family that is not known", Kind::Text)
+        .value("NAME")
+        .default("that of the file"),
     Argument::new("num_gpu_blocks_override", Section::Scheduler, "Number of KV blocks; auto computes it from the memory equation even if a server file gives one", Kind::WholeOrAuto(1, u32::MAX as u64))
         .alias(&["total_kv_blocks"]),
+    Argument::new("kv_cache_tokens", Section::Scheduler, "Tokens of the KV cache, as the engine logs them when it starts (`GPU KV cache size`, or SGLang's max_total_num_tokens)", Kind::Tokens(1, u32::MAX as u64))
+        .value("TOKENS")
+        .excludes(&[("num_gpu_blocks_override", "keep one")])
+        .default("those of the memory equation"),
     Argument::new("cpu_offload", Section::Deployment, "In published experiments: a switch, or the size of cpu_offload_gb", Kind::Any).no_flag(),
     Argument::new("kv_offloading_size", Section::Scheduler, "Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back", Kind::Number(NumberRange::from_zero(1e6, "GiB")))
         .value("GIB"),
@@ -113,7 +73,14 @@ fn precision(value: &Value) -> Option<Value> {
 
 /// All arguments of a server, of vLLM.
 pub fn server_arguments() -> ArgumentRows {
-    let lists =
-        [SERVER_ARGUMENTS, NOT_MODELLED, WITHOUT_INFLUENCE, DEPLOYMENT_ARGUMENTS, SCHEDULER_ARGUMENTS, CACHE_ARGUMENTS];
+    let lists = [
+        SERVER_ARGUMENTS,
+        NOT_MODELLED,
+        &WITHOUT_INFLUENCE,
+        NOTED,
+        DEPLOYMENT_ARGUMENTS,
+        SCHEDULER_ARGUMENTS,
+        CACHE_ARGUMENTS,
+    ];
     ArgumentRows::new(&lists, Engines::VLLM)
 }

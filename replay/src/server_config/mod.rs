@@ -4,29 +4,39 @@
 
 mod arguments;
 mod disk;
+mod engine_log;
+mod helm;
+mod launch_text;
 mod offload;
+mod other_arguments;
 mod read;
+mod shell_variables;
 #[cfg(test)]
 mod tests;
 mod transfers;
 
-pub use arguments::{NOT_MODELLED, server_arguments};
+pub use arguments::server_arguments;
 pub use disk::KvDiskTier;
+pub use engine_log::EngineLog;
+pub use launch_text::words as launch_words;
 pub use offload::{KvOffloading, KvOffloadingSize};
+pub use other_arguments::NOT_MODELLED;
 pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::Deployment;
 use ridgepoint::Hardware;
 use ridgepoint::Model;
-use ridgepoint::Result;
 use ridgepoint::arguments::ServedOn;
-use ridgepoint::dtype::MatmulFormat;
+use ridgepoint::dtype::{MatmulFormat, WeightFormat};
+use ridgepoint::engine_on;
 use ridgepoint::input::{FileKind, read_text};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::KvTransfers;
+use ridgepoint::{Error, Result};
 use serde_json::{Map, Value};
 
 use crate::{EngineConfig, SchedulerOptions, find_hardware};
@@ -66,12 +76,18 @@ pub struct ServerConfig {
     pub deployment: Deployment,
     /// Number format of the weights; `None` is that of the checkpoint.
     pub precision: Option<MatmulFormat>,
+    /// Family of the layers of a config.json whose own is not known.
+    pub as_family: Option<String>,
     /// Arguments of the scheduler.
     pub scheduler: SchedulerOptions,
+    /// vLLM's method of quantisation; `None` takes the checkpoint's.
+    pub quantization: Option<String>,
     /// Names of the arguments that were given; the others have their defaults.
     pub given: BTreeSet<String>,
-    /// KV blocks; `None` takes those of the memory equation.
+    /// KV blocks; `None` takes those of the tokens, or of the memory equation.
     pub num_gpu_blocks_override: Option<u32>,
+    /// Tokens of the KV cache as the engine's version logs them.
+    pub kv_cache_tokens: Option<u32>,
     /// The host's tier of KV blocks; `None` without one.
     pub kv_offloading: Option<KvOffloading>,
     /// Measured times of KV transfers; `None` takes those of the GPU's link to its host.
@@ -82,9 +98,20 @@ pub struct ServerConfig {
     pub names_only: bool,
 }
 
+/// Arguments beside those of a server's own text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beside {
+    /// Taken instead of the text's. A model here discards the text's precision, which is that of its own model.
+    pub over: Map<String, Value>,
+    /// Taken where neither the text nor `over` has them, as what the server's log says ([`EngineLog::arguments`]).
+    pub under: Map<String, Value>,
+}
+
 /// The engine that a replay runs on.
 #[derive(Debug, Clone)]
 pub struct ServedEngine {
+    /// The deployment, with the engine's defaults for the GPU.
+    pub deployment: Deployment,
     /// Scheduler and cache.
     pub config: EngineConfig,
     /// The memory equation. It may find no blocks if the file gives their number.
@@ -106,9 +133,12 @@ impl ServerConfig {
             hardware: hardware.to_owned(),
             deployment: Deployment::default(),
             precision: None,
+            quantization: None,
+            as_family: None,
             scheduler: SchedulerOptions::default(),
             given: BTreeSet::new(),
             num_gpu_blocks_override: None,
+            kv_cache_tokens: None,
             kv_offloading: None,
             kv_transfers: None,
             notes: Vec::new(),
@@ -122,16 +152,15 @@ impl ServerConfig {
     /// `ErrorKind::Io` for a file that can't be read, `ErrorKind::Parse` for one that is not text or longer than 16 MiB, and
     /// those of [`ServerConfig::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        Self::read_with(path, &Map::new())
+        Self::read_with(path, &Beside::default())
     }
 
-    /// Reads a file, and takes the arguments in `over` instead of the file's. A model in `over` discards the file's precision,
-    /// which is that of the file's own model.
+    /// Reads a file, and the arguments beside it.
     ///
     /// # Errors
     /// Those of [`ServerConfig::read`].
-    pub fn read_with(path: &Path, over: &Map<String, Value>) -> Result<Self> {
-        read::parse(&path.display().to_string(), &read_text(FileKind::ServerConfig, path)?, over)
+    pub fn read_with(path: &Path, beside: &Beside) -> Result<Self> {
+        read::parse(&path.display().to_string(), &read_text(FileKind::ServerConfig, path)?, beside)
     }
 
     /// Parses the text of a file, YAML or JSON, that errors call `origin`.
@@ -140,7 +169,15 @@ impl ServerConfig {
     /// `ErrorKind::Parse` for other text. `ErrorKind::Invalid` with all problems: unknown keys, values out of range, two names
     /// of one argument with different values, and a missing `model` or `hardware`.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        read::parse(origin, text, &Map::new())
+        read::parse(origin, text, &Beside::default())
+    }
+
+    /// [`ServerConfig::parse`] with the arguments beside the text.
+    ///
+    /// # Errors
+    /// Those of [`ServerConfig::parse`].
+    pub fn parse_with(origin: &str, text: &str, beside: &Beside) -> Result<Self> {
+        read::parse(origin, text, beside)
     }
 
     /// Reads a server from keys and values, which are those of [`ServerConfig::parse`].
@@ -148,7 +185,15 @@ impl ServerConfig {
     /// # Errors
     /// The `ErrorKind::Invalid` of [`ServerConfig::parse`].
     pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
-        read::from_map(origin, values, &Map::new())
+        Self::from_values_with(origin, values, &Beside::default())
+    }
+
+    /// [`ServerConfig::from_values`] with the arguments beside the values.
+    ///
+    /// # Errors
+    /// Those of [`ServerConfig::from_values`].
+    pub fn from_values_with(origin: &str, values: &Map<String, Value>, beside: &Beside) -> Result<Self> {
+        read::from_map(origin, values, beside)
     }
 
     /// Finds the model in the requested precision, and notes about the choice.
@@ -160,8 +205,16 @@ impl ServerConfig {
     /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a `config.json` of one's own, or
     /// a checkpoint with other quantised weights.
     pub fn find_model(&self, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
-        let find = if self.names_only { Model::named_in } else { Model::find_in };
-        let Some(precision) = self.precision else { return Ok((find(data_dir, &self.model)?, Vec::new())) };
+        let find = |data_dir: Option<&Path>, name: &str| match self.names_only {
+            true => Model::named_in(data_dir, name),
+            false => Model::find_as(data_dir, name, self.as_family.as_deref()),
+        };
+        let precision = match (self.precision, self.quantization.as_deref()) {
+            (Some(precision), _) => Some(precision),
+            (None, None | Some("auto" | "none" | "None")) => None,
+            (None, Some(method)) => self.quantised_on_load(&find(data_dir, &self.model)?, method)?,
+        };
+        let Some(precision) = precision else { return Ok((find(data_dir, &self.model)?, Vec::new())) };
         if precision.bits().0 == 16 {
             let model = find(data_dir, &self.model)?;
             let stored = model.main_weight_format().filter(|_| !model.stores(precision));
@@ -178,6 +231,24 @@ impl ServerConfig {
         Ok((variant.0, variant.1.into_iter().map(|note| format!("precision: {note}")).collect()))
     }
 
+    /// The format that a method of quantisation gives the weights of a 16-bit checkpoint; `None` where the checkpoint is quantised itself.
+    fn quantised_on_load(&self, model: &Model, method: &str) -> Result<Option<MatmulFormat>> {
+        let stored = model.main_weight_format();
+        if stored.is_some_and(|format| !matches!(format, WeightFormat::Plain(_))) {
+            return Ok(None);
+        }
+        match method {
+            "fp8" => Ok(Some(MatmulFormat::Fp8)),
+            _ => {
+                let reason = format!(
+                    "{} is not quantised: name a quantised checkpoint, or give `precision`, as in precision = int4",
+                    model.name
+                );
+                Err(Error::invalid_argument("quantization", method, reason).of(&self.origin))
+            }
+        }
+    }
+
     /// Finds the GPU.
     ///
     /// # Errors
@@ -185,6 +256,25 @@ impl ServerConfig {
     pub fn find_hardware(&self, data_dir: Option<&Path>) -> Result<Hardware> {
         let find = if self.names_only { Hardware::named_in } else { find_hardware };
         find(data_dir, &self.hardware)
+    }
+
+    /// Returns the deployment with the engine's own defaults for the GPU where this server gives nothing. Without chunked prefill a step
+    /// has room for the longest prompt.
+    pub fn deployment_on(&self, model: &Model, hardware: &Hardware, engine: &ridgepoint::Engine) -> Deployment {
+        let mut deployment = self.deployment.clone().on(&self.given, engine, hardware);
+        if !self.scheduler.enable_chunked_prefill && !self.given.contains("max_num_batched_tokens") {
+            let longest = deployment.max_model_len.map_or(model.max_position_embeddings, u64::from);
+            let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+            deployment.max_num_batched_tokens = deployment.max_num_batched_tokens.max(longest);
+        }
+        deployment
+    }
+
+    /// Returns this server with a deployment whose arguments all count as given.
+    #[must_use]
+    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
+        self.given.extend(DEPLOYMENT_ARGUMENTS.iter().map(|row| row.name.to_owned()));
+        ServerConfig { deployment, ..self }
     }
 
     /// Returns the scheduler and cache of this server, and its measured KV transfers. `max_model_len` defaults to the model's own limit, and the blocks to
@@ -199,21 +289,31 @@ impl ServerConfig {
         hardware: &Hardware,
         kernels: &ridgepoint::Engine,
     ) -> Result<ServedEngine> {
+        let kernels = &engine_on(kernels, hardware);
         let mut notes = Vec::new();
-        let capacity = match self.num_gpu_blocks_override {
-            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, kernels)?,
-            None => KvCapacity::for_engine(model, hardware, &self.deployment, kernels)?,
+        let deployment = self.deployment_on(model, hardware, kernels);
+        let blocks_are_given = self.num_gpu_blocks_override.is_some() || self.kv_cache_tokens.is_some();
+        let capacity = match blocks_are_given {
+            true => KvCapacity::estimate(model, hardware, &deployment, kernels)?,
+            false => KvCapacity::for_engine(model, hardware, &deployment, kernels)?,
         };
-        let num_gpu_blocks = self.num_gpu_blocks_override.unwrap_or(capacity.num_gpu_blocks);
-        if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.num_gpu_blocks) {
+        let of_tokens = self.kv_cache_tokens.map(|tokens| capacity.blocks_of_logged(tokens));
+        let num_gpu_blocks = self.num_gpu_blocks_override.or(of_tokens).unwrap_or(capacity.pool_blocks);
+        if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.pool_blocks) {
+            let given = match self.kv_cache_tokens.filter(|_| self.num_gpu_blocks_override.is_none()) {
+                Some(tokens) => format!("kv_cache_tokens = {tokens} make {num_gpu_blocks} blocks"),
+                None => format!("num_gpu_blocks_override = {num_gpu_blocks}"),
+            };
             notes.push(format!(
-                "num_gpu_blocks_override = {num_gpu_blocks}: the memory equation finds room for {} blocks, so such a server might \
-                 not start",
-                capacity.num_gpu_blocks
+                "{given}: the memory equation finds room for {} blocks, so such a server might not start",
+                capacity.pool_blocks
             ));
         }
-        notes.extend(self.refused_by_vllm());
-        let defaults = EngineConfig::with_capacity(&self.deployment, &capacity);
+        if !blocks_are_given {
+            notes.extend(capacity.barely_fits());
+        }
+        notes.extend(refused_by_vllm(&deployment));
+        let defaults = EngineConfig::with_capacity(&deployment, &capacity);
         let mut config = EngineConfig {
             num_gpu_blocks,
             scheduler: self.scheduler.with_ruled_defaults(
@@ -221,7 +321,7 @@ impl ServerConfig {
                 &ServedOn { engine: kernels, hardware },
                 &mut notes,
             ),
-            kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
+            kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &deployment)).transpose()?,
             ..defaults
         };
         let kv_transfers = self.measured_transfers()?;
@@ -239,23 +339,21 @@ impl ServerConfig {
             ));
         }
         config.validate().map_err(|error| error.of(&self.origin))?;
-        let blocks_are_given = self.num_gpu_blocks_override.is_some();
-        Ok(ServedEngine { config, capacity, blocks_are_given, kv_transfers, notes })
+        Ok(ServedEngine { deployment, config, capacity, blocks_are_given, kv_transfers, notes })
     }
+}
 
-    /// Remarks on arguments with which vLLM does not start.
-    ///
-    /// # Source
-    /// vLLM 0.15, `SchedulerConfig.verify_max_model_len` (`vllm/config/scheduler.py`), for the limits of a step.
-    fn refused_by_vllm(&self) -> impl Iterator<Item = String> {
-        let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = self.deployment;
-        let budget = (tokens < requests).then(|| {
-            format!("vLLM refuses max_num_batched_tokens = {tokens} that is less than max_num_seqs = {requests}")
-        });
-        let block = (!BLOCK_SIZES.contains(&block_size)).then(|| {
-            let known = BLOCK_SIZES.map(|size| size.to_string()).join(", ");
-            format!("vLLM refuses block_size = {block_size}: it takes one of {known}")
-        });
-        budget.into_iter().chain(block)
-    }
+/// Remarks on arguments with which vLLM does not start.
+///
+/// # Source
+/// vLLM 0.15, `SchedulerConfig.verify_max_model_len` (`vllm/config/scheduler.py`), for the limits of a step.
+fn refused_by_vllm(deployment: &Deployment) -> impl Iterator<Item = String> {
+    let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = *deployment;
+    let budget = (tokens < requests)
+        .then(|| format!("vLLM refuses max_num_batched_tokens = {tokens} that is less than max_num_seqs = {requests}"));
+    let block = (!BLOCK_SIZES.contains(&block_size)).then(|| {
+        let known = BLOCK_SIZES.map(|size| size.to_string()).join(", ");
+        format!("vLLM refuses block_size = {block_size}: it takes one of {known}")
+    });
+    budget.into_iter().chain(block)
 }

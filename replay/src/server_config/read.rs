@@ -1,34 +1,86 @@
 //! Reads the text of a server's file into a checked [`ServerConfig`]; one error lists all problems.
 
 use ridgepoint::arguments::Given;
-use ridgepoint::input::{Keys, Log};
+use ridgepoint::input::{Keys, Log, check};
+use ridgepoint::unstable::error::cut;
 use ridgepoint::{Deployment, Error, Result};
 use serde_json::{Map, Value};
 
 use super::arguments::server_arguments;
-use super::{KvOffloading, KvTransfersSource, ServerConfig};
+use super::launch_text::{Launched, in_manifest, in_script};
+use super::shell_variables::variable_of;
+use super::{Beside, KvOffloading, KvTransfersSource, ServerConfig};
 use crate::SchedulerOptions;
 use crate::input::parse_yaml;
 
-pub(super) fn parse(origin: &str, text: &str, over: &Map<String, Value>) -> Result<ServerConfig> {
-    match parse_yaml(origin, text)? {
-        Value::Object(map) => from_map(origin, &map, over),
+pub(super) fn parse(origin: &str, text: &str, beside: &Beside) -> Result<ServerConfig> {
+    let value = match (in_script(text), parse_yaml(origin, text)) {
+        (Some(launched), value) if value.as_ref().map_or(true, is_script) => {
+            return of_launch(origin, launched, beside);
+        }
+        (_, value) => value?,
+    };
+    match value {
+        Value::Object(map) => match in_manifest(&map).filter(|_| !map.contains_key("model")) {
+            Some(launched) => of_launch(origin, launched, beside),
+            None => from_map(origin, &map, beside),
+        },
         Value::Null => Err(Error::parse(origin, "is empty: a server has at least `model` and `hardware`")),
         _ => Err(Error::parse(origin, "must be keys with values, as in `model: llama-3.1-8b`")),
     }
 }
 
-/// Reads the arguments of `map`, with those of `over` instead of the same ones.
-pub(super) fn from_map(origin: &str, map: &Map<String, Value>, over: &Map<String, Value>) -> Result<ServerConfig> {
-    let log = Log::default();
+/// Whether what YAML makes of a text that starts a server is no manifest: its keys would be words of the command.
+fn is_script(yaml: &Value) -> bool {
+    match yaml {
+        Value::Object(map) => map.keys().any(|key| key.contains(' ')),
+        _ => true,
+    }
+}
+
+/// Reads the arguments of a server that the text starts.
+fn of_launch(origin: &str, launched: Launched, beside: &Beside) -> Result<ServerConfig> {
+    let rows = server_arguments();
+    let whole = |name: String| match rows.name_of(&name) {
+        None => rows.name_of_flag(&name).map_or(name, str::to_owned),
+        Some(_) => name,
+    };
+    let arguments: Map<String, Value> =
+        launched.arguments.into_iter().map(|(name, value)| (whole(name), value)).collect();
+    // A flag beside the script may have the value.
+    let left = rows.without(&arguments, &beside.over);
+    let modelled = rows.modelled_names();
+    let unset = left.iter().filter_map(|(key, value)| {
+        let name = rows.name_of(key).filter(|name| modelled.contains(name))?;
+        let (value, variable) = (value.as_str()?, variable_of(value.as_str()?)?);
+        let (value, flag) = (cut(value), name.replace('_', "-"));
+        Some(format!("{name} = {value} has the shell variable {variable}: write its value, or give --{flag}"))
+    });
+    check(origin, unset.collect())?;
+    let mut server = from_map(origin, &arguments, beside)?;
+    server.notes.extend(launched.notes);
+    Ok(server)
+}
+
+/// Reads the arguments of `map` and those beside it.
+pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) -> Result<ServerConfig> {
+    let (log, over) = (Log::default(), &beside.over);
     let rows = server_arguments();
     let mut map = rows.without(map, over);
-    for (replaced, by) in [("cpu_offload", "cpu_offload_gb"), ("precision", "model")] {
+    for (replaced, by) in [("cpu_offload", "cpu_offload_gb"), ("precision", "model"), ("as_family", "model")] {
         if rows.names(over).any(|name| name == by) {
             map.retain(|key, _| rows.name_of(key) != Some(replaced));
         }
     }
     map.extend(over.clone());
+    let mut under = rows.without(&beside.under, &map);
+    // Even `auto` instead of the blocks says that their number is not the one of the log.
+    if rows.names(&map).any(|name| name == "num_gpu_blocks_override") {
+        under.remove("kv_cache_tokens");
+    } else if rows.names(&map).any(|name| name == "kv_cache_tokens") {
+        under.remove("num_gpu_blocks_override");
+    }
+    map.extend(under);
     let given = rows.read("", &map, &log);
     let server = read(origin, &given, &log);
     let (mut server, notes) = log.finish(origin, server)?;
@@ -47,9 +99,12 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
     Some(ServerConfig {
         deployment,
         precision: given.get("precision"),
+        quantization: given.get("quantization"),
+        as_family: given.get("as_family"),
         scheduler: SchedulerOptions::from_given(given),
         given: given.values().keys().cloned().collect(),
         num_gpu_blocks_override: given.get("num_gpu_blocks_override"),
+        kv_cache_tokens: given.get("kv_cache_tokens"),
         kv_offloading,
         kv_transfers,
         ..server

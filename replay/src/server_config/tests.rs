@@ -33,7 +33,8 @@ fn names_of_experiments_and_of_vllm_mean_the_same() {
     let experiment = "tensor_parallelism: 2\nmax_model_len: 4096\nmax_num_batched_tokens: 2048\nmax_num_seqs: 128\nprecision: bf16\ntotal_kv_blocks: 7463\ngpu_memory_utilization: 0.85\n";
     let dashes = "tensor-parallel-size: 2\nmax-model-len: 4096\nmax-num-batched-tokens: 2048\nmax-num-seqs: 128\nprecision: bfloat16\nnum-gpu-blocks-override: 7463\n--gpu-memory-utilization: 0.85\nserved-model-name: x\n";
     let (one, other) = (parse(experiment).unwrap(), parse(dashes).unwrap());
-    assert_eq!(one, other);
+    assert_eq!(other.notes, ["1 argument has no influence on times: served_model_name"]);
+    assert_eq!(one, ServerConfig { notes: Vec::new(), ..other });
     assert_eq!(one.deployment.tensor_parallel_size, 2);
     assert_eq!(one.num_gpu_blocks_override, Some(7463));
     assert_eq!(one.deployment.gpu_memory_utilization, 0.85);
@@ -155,7 +156,9 @@ fn other_arguments_take_the_place_of_those_in_the_file() {
                 tensor_parallelism: 4\ncpu_offload: 3\n";
     std::fs::write(&path, text).unwrap();
     assert!(ServerConfig::read(&path).is_err());
-    let over = |json: &str| ServerConfig::read_with(&path, &serde_json::from_str(json).unwrap());
+    let over = |json: &str| {
+        ServerConfig::read_with(&path, &Beside { over: serde_json::from_str(json).unwrap(), ..Beside::default() })
+    };
     let server = over(
         r#"{"model": "qwen3-8b", "hardware": "h200", "tensor_parallel_size": 2, "num_gpu_blocks_override": "auto",
             "async_scheduling": true, "no_enable_prefix_caching": true, "cpu_offload_gb": 1}"#,
@@ -197,7 +200,9 @@ fn the_equation_gives_the_blocks_and_the_model_the_context_where_neither_is_give
     assert_eq!(found.config.scheduler.long_prefill_token_threshold, 512);
     assert!(!found.config.scheduler.scheduler_reserve_full_isl);
     assert!(engine("scheduler-reserve-full-isl: true\n").unwrap().config.scheduler.scheduler_reserve_full_isl);
-    let whole = engine("enable_chunked_prefill: false\n").unwrap_err().to_string();
+    let whole = engine("enable_chunked_prefill: false\n").unwrap();
+    assert_eq!(whole.deployment.max_num_batched_tokens, 131_072, "room for the longest prompt");
+    let whole = engine("enable_chunked_prefill: false\nmax_num_batched_tokens: 8192\n").unwrap_err().to_string();
     assert!(whole.contains("max_num_batched_tokens = 8192 is less than max_model_len = 131072"), "{whole}");
 }
 
@@ -273,4 +278,21 @@ fn a_default_follows_the_version_of_the_engine_unless_it_is_given() {
     assert_eq!([on("0.13", ""), on("0.14", "")], [(false, true), (true, false)]);
     assert_eq!(on("0.12", "async-scheduling: true\n"), (true, false));
     assert_eq!(on("0.24", "no-async-scheduling: true\n"), (false, false));
+}
+
+#[test]
+fn variables_of_a_script_have_their_values_or_are_named() {
+    let script =
+        "TP=2\nvllm serve llama-3.1-8b -tp $TP --max-model-len ${LEN:-4096} --max-num-seqs $SEQS --port $PORT\n";
+    let read = |json: &str| {
+        let beside = Beside { over: serde_json::from_str(json).unwrap(), ..Beside::default() };
+        ServerConfig::parse_with("serve.sh", script, &beside)
+    };
+    let error = read("{\"hardware\": \"h100\"}").unwrap_err().to_string();
+    assert!(
+        error.contains("max_num_seqs = $SEQS has the shell variable SEQS: write its value, or give --max-num-seqs"),
+        "{error}"
+    );
+    let found = read("{\"hardware\": \"h100\", \"max_num_seqs\": 8}").unwrap().deployment;
+    assert_eq!((found.tensor_parallel_size, found.max_num_seqs, found.max_model_len), (2, 8, Some(4096)));
 }

@@ -9,17 +9,19 @@ use ridgepoint::input::Input;
 
 use super::WorkloadRequest;
 use super::limits::MAX_TIME_NS;
+use super::list_remarks::ListRemarks;
 use super::rows::{Rows, read_all, tokens};
 use crate::input::{Columns, RowReader};
 
 pub(super) const COLUMNS: Columns = Columns::exactly("TIMESTAMP,ContextTokens,GeneratedTokens");
 
-const DATE: &str = "a date and time as in 2023-11-20 09:30:10.1234500, with an offset from UTC or none";
+pub(super) const DATE: &str = "a date and time as in 2023-11-20 09:30:10.1234500, with an offset from UTC or none";
 
 /// Reads a trace. Times count from the first row.
 pub(super) fn read(input: Input<'_>) -> Result<Rows> {
-    let mut first = None;
-    read_all(RowReader::csv(input, COLUMNS)?, "TIMESTAMP", |row| {
+    let (mut first, mut remarks) = (None, ListRemarks::default());
+    let mut rows = read_all(RowReader::csv(input, COLUMNS.among_others())?, "TIMESTAMP", |row| {
+        remarks.see_others(row)?;
         let instant_ns = row.read("TIMESTAMP", DATE, instant_ns)?;
         let since_first_ns = instant_ns.checked_sub(*first.get_or_insert(instant_ns));
         let arrival_ns = since_first_ns.and_then(|time_ns| u64::try_from(time_ns).ok());
@@ -27,11 +29,13 @@ pub(super) fn read(input: Input<'_>) -> Result<Rows> {
             row.bad("TIMESTAMP", "a time from that of the first row to 31 years after it: sort the rows")
         })?;
         Ok(WorkloadRequest::new(arrival_ns, tokens(row, "ContextTokens")?, tokens(row, "GeneratedTokens")?))
-    })
+    })?;
+    rows.notes.extend(remarks.notes(true));
+    Ok(rows)
 }
 
 /// Parses a date and time into nanoseconds since the beginning of 1970 in UTC; `None` also for years before 1678 and after 2261.
-fn instant_ns(text: &str) -> Option<i64> {
+pub(super) fn instant_ns(text: &str) -> Option<i64> {
     const FORMAT: &str = "%Y-%m-%d %H:%M:%S%.f";
     let text = text.replacen('T', " ", 1);
     let instant = match NaiveDateTime::parse_from_str(&text, FORMAT) {
@@ -100,9 +104,17 @@ mod tests {
         }
         let input = Input::new(FileKind::Requests, "azure.csv", b"TIMESTAMP,ContextTokens,Model\n".as_slice()).unwrap();
         let error = read(input).map(|_| ()).unwrap_err().to_string();
-        assert!(
-            error.contains("column 'Model' is not known") && error.contains("'GeneratedTokens' is missing"),
-            "{error}"
+        assert!(error.contains("'GeneratedTokens' is missing") && !error.contains("Model"), "{error}");
+    }
+
+    #[test]
+    fn further_columns_are_noted() {
+        let text = "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2025-01-01 00:00:00.1,2,1200,64\n";
+        let rows = read(Input::new(FileKind::Requests, "azure.csv", text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(rows.requests, [WorkloadRequest::new(0, 1200, 64)]);
+        assert_eq!(
+            rows.notes,
+            ["columns that do not shape the load are not read: NumImages; images are not predicted"]
         );
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn drawn(rate_per_s: f64, seed: u64) -> Vec<(u64, u32, u32)> {
-        let normal = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 10.0 };
+        let normal = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 10.0, ..NormalLengths::fixed(1) };
         let shape = RequestShape::drawn(normal, NormalLengths::fixed(7), seed);
         let mut load = OpenLoop::new(ArrivalPattern::Deterministic, rate_per_s, 500, shape, seed).unwrap();
         assert_eq!(load.expected_requests(), Some(500));

@@ -6,7 +6,7 @@ use ridgepoint::input::NumberRange;
 use ridgepoint::{Error, Result};
 use serde_json::Value;
 
-use super::lengths::lockstep;
+use super::lengths::{LENGTH, lockstep};
 use super::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
 use super::load::OpenedLoad;
 use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
@@ -23,18 +23,20 @@ arguments! {
     /// The rows of [`GeneratedLoad`].
     LOAD_ARGUMENTS of Section::Load;
 
-    concurrency: Option<u32> = None, "Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once",
-        Kind::Whole(1, u32::MAX as u64), alias(&["max_concurrency"]), engines(Engines::ALL), needs(LENGTHS), excludes(&[("request_rate", "a load has one of them"), OF_PROFILE, OF_REQUESTS]);
-    request_rate: Option<f64> = None, "Open loop: send R requests per second on average, at random times. With turns, start R sessions per second",
+    concurrency: Option<u32> = None, "Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once. With requests, how a list without arrivals is sent",
+        Kind::Whole(1, u32::MAX as u64), alias(&["max_concurrency"]), engines(Engines::ALL), needs(LENGTHS), excludes(&[("request_rate", "a load has one of them"), OF_PROFILE]);
+    request_rate: Option<f64> = None, "Open loop: send R requests per second on average, at random times. With turns, start R sessions per second. With requests, how a list without arrivals is sent",
         Kind::Number(NumberRange::above_zero(MAX_RATE_PER_S, "requests per second")), alias(&["request_rate_per_s", "requests_per_s", "sessions_per_s"]), engines(Engines::ALL), value("R"), needs(OF_A_RATE), excludes(&[OF_PROFILE]);
     input_len: Option<NormalLengths> = None, "Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before",
         Kind::Own(lengths), must_be(LENGTH), alias(&["random_input_len", "input_len_tokens"]), engines(Engines::ALL), value("N"), excludes(FILES);
     output_len: Option<NormalLengths> = None, "Output tokens of each request; with turns, of each turn",
         Kind::Own(lengths), must_be(LENGTH), alias(&["random_output_len", "output_len_tokens"]), engines(Engines::ALL), value("N"), excludes(FILES);
+    random_range_ratio: Option<f64> = None, "Spread of the lengths as in vLLM's benchmark: those of each request are uniform from 1 - R to 1 + R times input_len and output_len",
+        Kind::Number(NumberRange::between(0.0, 0.999, "")), must_be("a number from 0 to 0.999"), alias(&["range_ratio"]), engines(Engines::ALL), value("R"), default("0"), excludes(FILES);
     num_requests: Option<u64> = None, "Number of requests; with turns give num_sessions",
         Kind::Whole(1, MAX_REQUESTS), alias(&["num_prompts"]), engines(Engines::ALL), default("10 for each in flight, with concurrency"), excludes(&[("turns", "give num_sessions, each of so many turns"), OF_PROFILE, OF_REQUESTS]);
     burstiness: Option<f64> = None, "Shape of the gamma distribution of the gaps between requests, or between the starts of sessions: 1 is Poisson, less is burstier",
-        Kind::Number(NumberRange::between(0.001, 1000.0, "")), must_be("a number from 0.001 to 1000; 1 is Poisson"), engines(Engines::ALL), value("B"), default("1"), excludes(&[("concurrency", "it sends a request when another one finishes"), OF_PROFILE, OF_REQUESTS]);
+        Kind::Number(NumberRange::between(0.001, 1000.0, "")), must_be("a number from 0.001 to 1000; 1 is Poisson"), engines(Engines::ALL), value("B"), default("1"), excludes(&[("concurrency", "it sends a request when another one finishes"), OF_PROFILE]);
     turns: Option<u32> = None, "Send sessions of N turns instead of single requests. The prompt of a turn is the turn before with its output, then input_len new tokens. It is sent when the turn before has finished",
         Kind::Whole(1, MAX_TOKENS as u64), engines(Engines::ALL), excludes(FILES);
     num_sessions: Option<u64> = None, "Number of sessions, each of turns requests",
@@ -45,9 +47,7 @@ arguments! {
         Kind::Number(NumberRange::from_zero(MAX_DURATION_S, "s")), engines(Engines::ALL), value("S"), default("0"), needs(TURNS), excludes(&[("num_requests", "it is of sessions"), OF_PROFILE, OF_REQUESTS]);
 }
 
-const LENGTH: &str =
-    "a whole number of tokens from 1 to 10000000, or { min, max, mean, std_dev } with min <= mean <= max";
-const LENGTHS: &[(&[&str], &str)] = &[(&["input_len"], ""), (&["output_len"], "")];
+const LENGTHS: &[(&[&str], &str)] = &[(&["input_len", "requests"], ""), (&["output_len", "requests"], "")];
 const OF_A_RATE: &[(&[&str], &str)] = &[
     (&["input_len", "requests"], ""),
     (&["output_len", "requests"], ""),
@@ -67,7 +67,7 @@ static SOURCE_ARGUMENTS: &[Argument] = &[
     Argument::new(
         "requests",
         Section::Load,
-        "List of requests: csv or jsonl with arrival, input and output length, a published trace, or the turns of sessions (with session_id)",
+        "List of requests: csv, jsonl or a JSON list with arrival, input and output length, a published trace, or the turns of sessions (with session_id). One without arrivals takes request_rate or concurrency",
         Kind::File,
     )
     .engines(Engines::ALL)
@@ -77,7 +77,7 @@ static SOURCE_ARGUMENTS: &[Argument] = &[
         .value("KIND")
         .default("detected from the content")
         .needs(&[(&["requests"], "it is the format of that file")])
-    .excludes(&[("profile", "it is the format of requests"), ("concurrency", "it is the format of requests")]),
+    .excludes(&[("profile", "it is the format of requests")]),
     Argument::new(
         "seed",
         Section::Load,
@@ -95,14 +95,11 @@ pub fn load_arguments() -> ArgumentRows {
 
 /// Reads lengths: a number of tokens, or an object.
 fn lengths(value: &Value) -> Option<Value> {
-    let whole = Kind::Whole(1, u64::from(MAX_TOKENS));
-    let Value::Object(table) = value else { return whole.value_of(value) };
-    let tokens = |key: &str| u32::try_from(whole.value_of(table.get(key)?)?.as_u64()?).ok();
-    let (min, max) = (tokens("min")?, tokens("max")?);
-    let (mean, std_dev) = (table.get("mean")?.as_f64()?, table.get("std_dev")?.as_f64()?);
-    let is_possible = table.len() == 4 && (f64::from(min)..=f64::from(max)).contains(&mean);
-    let is_possible = is_possible && (0.0..=f64::from(MAX_TOKENS)).contains(&std_dev);
-    is_possible.then(|| value.clone())
+    match value {
+        Value::String(text) if text.trim_start().starts_with('{') => lengths(&serde_json::from_str(text).ok()?),
+        Value::Object(_) => NormalLengths::is_written(value).then(|| value.clone()),
+        _ => Kind::Whole(1, u64::from(MAX_TOKENS)).value_of(value),
+    }
 }
 
 /// A workload with its summary and the note on lockstep.
@@ -117,10 +114,19 @@ impl GeneratedLoad {
     /// Returns the lengths of prompts and outputs.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` for a load without one of them.
-    fn lengths(&self) -> Result<[NormalLengths; 2]> {
-        let missing = || Error::invalid("load", vec!["lacks input_len or output_len".to_owned()]);
-        Ok([self.input_len.ok_or_else(missing)?, self.output_len.ok_or_else(missing)?])
+    /// `ErrorKind::Invalid` for a load without one of them, and for lengths with two spreads.
+    pub fn lengths(&self) -> Result<[NormalLengths; 2]> {
+        let bad = |problem: &str| Error::invalid("load", vec![problem.to_owned()]);
+        let missing = || bad("lacks input_len or output_len");
+        let lengths = [self.input_len.ok_or_else(missing)?, self.output_len.ok_or_else(missing)?];
+        let Some(ratio) = self.random_range_ratio.filter(|ratio| *ratio > 0.0) else { return Ok(lengths) };
+        let spread = lengths.map(|of| Some(of).filter(NormalLengths::is_fixed)?.within_share(ratio));
+        let [Some(input), Some(output)] = spread else {
+            return Err(bad(
+                "random_range_ratio spreads input_len and output_len: give both as numbers, or leave it out",
+            ));
+        };
+        Ok([input, output])
     }
 
     /// Returns the number of requests, or of sessions if there are any.
@@ -134,7 +140,7 @@ impl GeneratedLoad {
         self.count().saturating_mul(u64::from(self.turns.unwrap_or(1)))
     }
 
-    fn pattern(&self) -> ArrivalPattern {
+    pub(super) fn pattern(&self) -> ArrivalPattern {
         ArrivalPattern::of_burstiness(self.burstiness.unwrap_or(1.0))
     }
 

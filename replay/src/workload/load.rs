@@ -24,6 +24,8 @@ pub enum Load {
         path: PathBuf,
         /// Format of the file; `None` detects it from the content.
         format: Option<Format>,
+        /// The rate, burstiness or concurrency at which a list without arrivals is sent; nothing else of it counts.
+        sent: GeneratedLoad,
     },
     /// Requests or sessions of a few numbers.
     Generated(GeneratedLoad),
@@ -59,17 +61,31 @@ impl OpenedLoad {
         Ok(OpenedLoad { workload, name: profile.origin, summary, notes: profile.notes })
     }
 
-    /// The share of a list of requests that one of `replicas` replicas gets.
+    /// The share of a list of requests that one of `replicas` replicas gets. A list without arrivals is sent as `sent` says, drawn from
+    /// `seed`.
     ///
     /// # Errors
-    /// A share without requests, and those of `check`, which gets its number of requests.
-    pub fn of_requests(file: RequestFile, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<Self> {
+    /// A share without requests, and those of `check`, which gets its number of requests; a list without arrivals that is given neither a
+    /// rate nor a concurrency; a list with arrivals that is given one.
+    pub fn of_requests(
+        file: RequestFile,
+        sent: &GeneratedLoad,
+        seed: u64,
+        replicas: u32,
+        check: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<Self> {
+        file.check_sent(sent)?;
         let share = ReplicaShare::new(replicas);
         let list = share.list(file.list().clone())?;
         check(list.num_requests())?;
-        let (summary, notes) =
-            (list.summary(), file.notes.into_iter().chain(share.note_on_figures(None, None)).collect());
-        Ok(OpenedLoad { workload: list.workload(), name: file.origin, summary, notes })
+        let workload = if file.lacks_arrivals { list.sent_as(sent, share, seed)? } else { list.workload() };
+        let name = match (sent.request_rate, sent.concurrency) {
+            (Some(rate), _) => format!("{}, {rate} per second", file.origin),
+            (_, Some(at_once)) => format!("{}, {at_once} at once", file.origin),
+            _ => file.origin,
+        };
+        let note = share.note_on_figures(sent.request_rate, sent.concurrency);
+        Ok(OpenedLoad { workload, name, summary: list.summary(), notes: file.notes.into_iter().chain(note).collect() })
     }
 }
 
@@ -90,9 +106,13 @@ impl Load {
     pub fn open_if(&self, seed: u64, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<OpenedLoad> {
         match self {
             Load::Profile { path } => OpenedLoad::of_profile(Profile::read(path)?, seed, replicas, check),
-            Load::RequestFile { path, format } => {
-                OpenedLoad::of_requests(RequestFile::read(path, *format)?, replicas, check)
-            }
+            Load::RequestFile { path, format, sent } => OpenedLoad::of_requests(
+                RequestFile::read_if(path, *format, replicas, check)?,
+                sent,
+                seed,
+                replicas,
+                check,
+            ),
             Load::Generated(load) => load.open(seed, ReplicaShare::new(replicas), check),
         }
     }

@@ -52,7 +52,7 @@ const MOCK_OUTPUT_TOKENS: u32 = 30;
 #[derive(Debug, Clone)]
 pub(super) enum PromptStream {
     Repeated { prompts: Arc<[Content]>, num_prompt_tokens: u32, num_output_tokens: u32 },
-    Drawn { shape: RequestShape, one_text: bool },
+    Drawn { shape: Box<RequestShape>, one_text: bool },
     Mock,
 }
 
@@ -60,7 +60,7 @@ impl PromptStream {
     /// The prompts of stages of at most `most_requests` requests.
     pub(super) fn new(prompts: &Prompts, seed: u64, most_requests: u64) -> Self {
         let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| PromptStream::Drawn {
-            shape: RequestShape::drawn(*input, *output, seed),
+            shape: Box::new(RequestShape::drawn(*input, *output, seed)),
             one_text,
         };
         match prompts {
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn lengths_are_normal_within_their_range_and_start_again_in_a_stage() {
-        let input = NormalLengths { min: 10, max: 1000, mean: 500.0, std_dev: 50.0 };
-        let output = NormalLengths { min: 90, max: 110, mean: 100.0, std_dev: 1000.0 };
+        let input = NormalLengths { min: 10, max: 1000, mean: 500.0, std_dev: 50.0, ..NormalLengths::fixed(1) };
+        let output = NormalLengths { min: 90, max: 110, mean: 100.0, std_dev: 1000.0, ..NormalLengths::fixed(1) };
         let stream = PromptStream::new(&Prompts::Random { input, output }, 3, 10_000);
         let first = take(&stream, 10_000);
         let mean = first.iter().map(|p| f64::from(p.num_prompt_tokens)).sum::<f64>() / 1e4;

@@ -1,4 +1,4 @@
-//! Request lists in csv or jsonl: one request per row, columns by name. Vidur's csv is a request list.
+//! Request lists in csv or jsonl: one request per row, columns by name or, in published traces, by role.
 
 use std::sync::Arc;
 
@@ -8,17 +8,21 @@ use ridgepoint::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 use ridgepoint::unstable::model::{TOP_K, is_top_k};
 
 use super::WorkloadRequest;
+use super::hash_blocks::HashBlocks;
 use super::limits::{MAX_STAGES, MAX_TOKENS};
+use super::list_remarks::ListRemarks;
 use super::request::Segment;
-use super::rows::{Rows, read_all, time_ns, tokens};
+use super::roles::role_of;
+use super::rows::{Rows, time_ns, tokens};
 use super::seed::mixed;
+use super::trace_clock::TraceClock;
 use crate::input::{Columns, Head, Row, RowReader};
 
 /// The columns. The ids, and the sums and ratios in Vidur's files, have no influence on the load.
 pub(super) const COLUMNS: Columns = Columns {
-    required: "arrival,input_len,output_len",
-    optional: "prefix_group,prefix_len,priority,stage,temperature,top_p,top_k,min_p,repetition_penalty,presence_penalty,\
-               frequency_penalty,id,request_id,num_total_tokens,pd_ratio",
+    required: "input_len,output_len",
+    optional: "arrival,prefix_group,prefix_len,priority,stage,temperature,top_p,top_k,min_p,repetition_penalty,presence_penalty,\
+               frequency_penalty,hash_ids,block_size,num_cached_tokens,experiment,id,request_id,num_total_tokens,pd_ratio",
     aliases: &[
         ("arrival_s", "arrival"),
         ("arrival_time", "arrival"),
@@ -33,21 +37,57 @@ pub(super) const COLUMNS: Columns = Columns {
         ("output_tokens", "output_len"),
         ("num_decode_tokens", "output_len"),
     ],
-    has_others: false,
+    has_others: true,
+    by_role: Some(role_of),
 };
 
-/// Returns whether a file begins with the columns of a request list: one of them is the arrival.
+/// Returns whether a file begins with the columns of a request list: one of them is the arrival, by a name of its own.
 pub(super) fn is_list(head: &Head) -> bool {
     head.has("arrival") || COLUMNS.aliases.iter().any(|(alias, column)| *column == "arrival" && head.has(alias))
 }
 
-/// Reads all requests.
-pub(super) fn read(reader: RowReader<'_>) -> Result<Rows> {
-    read_all(reader, "arrival", |row| {
-        let request = request(row, arrival_ns(row)?)?;
-        let content = shared_prefix(row, request.num_prompt_tokens)?.map(|segment| Arc::from([segment]));
-        Ok(WorkloadRequest { content, ..request })
-    })
+/// Reads all requests. Without arrivals all of them have time 0.
+pub(super) fn read(mut reader: RowReader<'_>) -> Result<Rows> {
+    let (mut rows, mut remarks) = (Rows::default(), ListRemarks::default());
+    while let Some(row) = reader.next_row()? {
+        if !remarks.takes(&row, true)? {
+            continue;
+        }
+        let is_timed = row.has("arrival");
+        if rows.requests.is_empty() {
+            rows.lacks_arrivals = !is_timed;
+        } else if rows.lacks_arrivals == is_timed {
+            return Err(row.bad("arrival", "a time in every row, or in none"));
+        }
+        let arrival_ns = if is_timed { remarks.arrival_ns(&row)? } else { 0 };
+        if !remarks.has_trace_clock() {
+            rows.check_order(&row, "arrival", arrival_ns)?;
+        }
+        rows.requests.push(with_content(&row, request(&row, arrival_ns)?, &mut remarks)?);
+    }
+    let mut was_sorted = true;
+    if remarks.has_trace_clock() {
+        let mut times_ns: Vec<&mut u64> = rows.requests.iter_mut().map(|request| &mut request.arrival_ns).collect();
+        TraceClock::from_earliest(reader.origin(), &mut times_ns)?;
+        was_sorted = rows.requests.is_sorted_by_key(|request| request.arrival_ns);
+        rows.requests.sort_by_key(|request| request.arrival_ns);
+    }
+    rows.notes = remarks.notes(was_sorted);
+    Ok(rows)
+}
+
+/// Adds what a prompt shares: by the hashes of its blocks, by its group, or as many tokens as a capture found in the cache.
+fn with_content(row: &Row<'_>, request: WorkloadRequest, remarks: &mut ListRemarks) -> Result<WorkloadRequest> {
+    let num_prompt_tokens = request.num_prompt_tokens;
+    if let Some(HashBlocks { segments, is_misfit }) = HashBlocks::read(row, num_prompt_tokens)? {
+        remarks.misfits += usize::from(is_misfit);
+        return Ok(WorkloadRequest { content: Some(segments.into()), ..request });
+    }
+    let content = shared_prefix(row, num_prompt_tokens)?.map(|segment| Arc::from([segment]));
+    let cached = row.optional("num_cached_tokens", |row, column| row.whole(column, 0..=num_prompt_tokens))?;
+    let num_cached_tokens = cached.unwrap_or(0);
+    remarks.cached += usize::from(num_cached_tokens > 0);
+    Ok(WorkloadRequest { content, num_cached_tokens, ..request })
 }
 
 /// Reads the arrival in the unit that the name of its column has.

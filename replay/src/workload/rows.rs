@@ -13,6 +13,17 @@ use crate::input::{Row, RowReader};
 pub(super) struct Rows {
     pub(super) requests: Vec<WorkloadRequest>,
     pub(super) notes: Vec<String>,
+    /// Whether the file does not say when they are sent; all arrivals are 0 then.
+    pub(super) lacks_arrivals: bool,
+}
+
+impl Rows {
+    /// Refuses a request that arrives before the one in the row above.
+    pub(super) fn check_order(&self, row: &Row<'_>, column: &str, arrival_ns: u64) -> Result<()> {
+        let Some(last) = self.requests.last().filter(|last| arrival_ns < last.arrival_ns) else { return Ok(()) };
+        let last_s = last.arrival_ns as f64 / NS_PER_S as f64;
+        Err(row.bad(column, format!("at least that of the row above, {last_s} s: sort the rows by arrival")))
+    }
 }
 
 /// Reads all rows with `request`; their times are in the column `arrival` and must not decrease.
@@ -24,11 +35,7 @@ pub(super) fn read_all(
     let mut rows = Rows::default();
     while let Some(row) = reader.next_row()? {
         let request = request(&row)?;
-        if let Some(last) = rows.requests.last().filter(|last| request.arrival_ns < last.arrival_ns) {
-            let last_s = last.arrival_ns as f64 / NS_PER_S as f64;
-            let expected = format!("at least that of the row above, {last_s} s: sort the rows by arrival");
-            return Err(row.bad(arrival, expected));
-        }
+        rows.check_order(&row, arrival, request.arrival_ns)?;
         rows.requests.push(request);
     }
     Ok(rows)

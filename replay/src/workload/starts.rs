@@ -23,6 +23,13 @@ impl Starts {
         }
     }
 
+    /// Notes that one of those that started has ended.
+    pub(super) fn ended(&mut self, now_ns: u64) {
+        if let Starts::Concurrency(starts) = self {
+            starts.ended(now_ns);
+        }
+    }
+
     /// Takes the next start.
     pub(super) fn start(&mut self) -> Option<u64> {
         match self {

@@ -10,6 +10,7 @@ use ridgepoint::input::Input;
 use ridgepoint::units::NS_PER_MS;
 
 use super::WorkloadRequest;
+use super::list_remarks::ListRemarks;
 use super::request::{Content, Segment};
 use super::rows::{Rows, read_all, time_ns, tokens};
 use super::seed::mixed;
@@ -23,12 +24,16 @@ const PIECE_TOKENS: usize = 16;
 /// Reads a trace of Mooncake, with ids of the prompts' blocks; `timestamp` is in ms.
 pub(super) fn mooncake(input: Input<'_>) -> Result<Rows> {
     let columns = Columns { optional: "hash_ids", ..Columns::exactly("timestamp,input_length,output_length") };
-    read_all(RowReader::jsonl(input, columns), "timestamp", |row| {
+    let mut remarks = ListRemarks::default();
+    let mut rows = read_all(RowReader::jsonl(input, columns.among_others()), "timestamp", |row| {
+        remarks.see_others(row)?;
         let arrival_ns = time_ns(row, "timestamp", NS_PER_MS)?;
         let (input, output) = (tokens(row, "input_length")?, tokens(row, "output_length")?);
         let content = row.optional("hash_ids", |row, column| blocks(row, column, input))?;
         Ok(WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) })
-    })
+    })?;
+    rows.notes.extend(remarks.notes(true));
+    Ok(rows)
 }
 
 fn blocks(row: &Row<'_>, column: &str, num_prompt_tokens: u32) -> Result<Content> {
@@ -108,8 +113,8 @@ mod tests {
             (line("9", "1", "[1]") + &line("8", "1", "[1]"), "row 2: column 'timestamp': found 8"),
             ("{\"timestamp\":0,\"input_length\":1}".into(), "column 'output_length' is missing"),
             (
-                "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"user\":3}".into(),
-                "column 'user' is not known",
+                "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_idz\":[3]}".into(),
+                "column 'hash_idz' is not known: did you mean hash_ids?",
             ),
         ] {
             let error = mooncake(&text).map(|_| ()).unwrap_err().to_string();

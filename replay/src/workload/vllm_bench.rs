@@ -23,7 +23,9 @@ pub(super) fn read(input: Input<'_>) -> Result<Rows> {
     let mut sent = read_sent(input)?;
     let num_requests = sent.len();
     sent.retain(|request| !request.has_failed);
-    sent.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
+    let lacks_arrivals = sent.iter().all(|request| request.start_time.is_none());
+    let start_of = |request: &SentRequest| request.start_time.unwrap_or(0.0);
+    sent.sort_by(|one, other| start_of(one).total_cmp(&start_of(other)));
     let failed = num_requests - sent.len();
     let bad = |row: usize, column: &str, found: String, expected: String| {
         Error::bad_row(&origin, row, column, found, expected)
@@ -32,9 +34,10 @@ pub(super) fn read(input: Input<'_>) -> Result<Rows> {
         let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
         tokens.ok_or_else(|| bad(row, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
     };
-    let first = sent.first().map_or(0.0, |request| request.start_time);
-    let mut rows = Rows::default();
+    let first = sent.first().map_or(0.0, start_of);
+    let mut rows = Rows { lacks_arrivals, ..Rows::default() };
     for SentRequest { row, input_len, output_len, start_time, .. } in sent {
+        let start_time = start_time.unwrap_or(0.0);
         let arrival_ns = ((start_time - first) * NS_PER_S as f64).round();
         if arrival_ns > MAX_TIME_NS as f64 {
             let expected = format!("at most 1000000000 s after the first, {first:?}");
@@ -75,10 +78,11 @@ mod tests {
     #[test]
     fn results_without_details_and_lists_that_disagree_are_errors() {
         for (text, parts) in [
-            ("{\"input_lens\": [1]}", vec!["output_lens is missing", "start_times is missing", "--save-detailed"]),
+            ("{\"input_lens\": [1]}", vec!["output_lens is missing", "an entry for each request"]),
+            ("{\"total_input_tokens\": 1}", vec!["is the summary of a benchmark", "--save-detailed"]),
             (
                 "{\"input_lens\": [1], \"output_lens\": [1, 2], \"start_times\": [], \"errors\": [null]}",
-                vec!["output_lens has 2 entries, input_lens has 1", "start_times is missing or empty"],
+                vec!["output_lens has 2 entries, input_lens has 1"],
             ),
             (
                 "{\"input_lens\": [0], \"output_lens\": [1], \"start_times\": [1]}",

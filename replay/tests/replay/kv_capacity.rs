@@ -49,7 +49,7 @@ fn traced(path: &Path) -> Server {
     };
     Server {
         name: path.file_stem().expect("a name").to_string_lossy().into_owned(),
-        config: ServerConfig { deployment, ..ServerConfig::new("the trace", value("model"), "H100") },
+        config: ServerConfig::new("the trace", value("model"), "H100").with_deployment(deployment),
         measured: value("kv.blocks_total_gpu").parse().expect("a number"),
     }
 }
@@ -67,7 +67,7 @@ fn predicted_blocks_are_those_that_servers_report() {
         assert!(notes.is_empty(), "{}: {notes:?}", server.name);
         let hardware = config.find_hardware(None).expect("a known GPU");
         let capacity =
-            config.engine_config(&model, &hardware, &Engine::default()).expect("a server that started").capacity;
+            config.engine_config(&model, &hardware, &Engine::fitted()).expect("a server that started").capacity;
         // The tower of a multimodal model and its share of the profiling run are not in the equation.
         let is_multimodal = model.model_type.contains("llama4");
         let error_pct = 100.0 * (f64::from(capacity.num_gpu_blocks) / f64::from(server.measured) - 1.0);

@@ -26,6 +26,7 @@ mod host_tier;
 mod kv_capacity;
 mod laws;
 mod observers;
+mod published_loads;
 mod scenarios;
 mod serving_decode;
 mod sessions;

@@ -5,7 +5,7 @@ use crate::data_pack as common;
 
 use std::path::Path;
 
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 use serde_json::Value;
 
 /// Largest error of a run, percent.
@@ -46,8 +46,9 @@ fn run(dir: &Path) -> Run {
     };
     let model = Model::find(&server_key(&server, "model")).expect("a known model");
     let hardware = Hardware::find(&server_key(&server, "hardware")).expect("a known GPU");
-    let steps = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected())
-        .expect("a possible deployment");
+    // The runs are of vLLM 0.15.1.
+    let options = Options { engine: Engine::fitted(), ..Options::uncorrected() };
+    let steps = StepModel::with_options(&model, &hardware, &deployment, &options).expect("a possible deployment");
 
     let prefix = &profile["data"]["shared_prefix"];
     let tokens = |key: &str| prefix[key].as_f64().expect("a length");

@@ -137,8 +137,8 @@ proptest! {
         think_us in 0u32..100,
         seed in any::<u64>(),
     ) {
-        let input = NormalLengths { min: 1, max: 60, mean: 30.0, std_dev: spread };
-        let output = NormalLengths { min: 1, max: 9, mean: 4.0, std_dev: spread };
+        let input = NormalLengths { min: 1, max: 60, mean: 30.0, std_dev: spread, ..NormalLengths::fixed(1) };
+        let output = NormalLengths { min: 1, max: 9, mean: 4.0, std_dev: spread, ..NormalLengths::fixed(1) };
         let shape = SessionShape { turns, prefix_len, input, output, think_time_s: f64::from(think_us) * 1e-6 };
         let starts = match rate {
             Some(per_s) => SessionStarts::Rate { pattern: ArrivalPattern::Poisson, per_s },

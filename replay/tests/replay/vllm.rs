@@ -9,7 +9,7 @@ use crate::loads::Listed;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Recorder;
@@ -287,20 +287,20 @@ fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
 /// `RIDGEPOINT_SCHEDULES` names another file of the kind, with more cases than are worth committing.
 #[test]
 fn every_step_is_the_one_that_vllm_schedules() {
-    check("RIDGEPOINT_SCHEDULES", "tests/fixtures/vllm_schedules/cases.jsonl", [1000, 50, 0]);
+    check("RIDGEPOINT_SCHEDULES", "tests/fixtures/vllm_schedules/cases.jsonl.gz", [1000, 50, 0]);
 }
 
 /// Steps, copies between GPU and host, and events of the host's blocks. `RIDGEPOINT_OFFLOAD_SCHEDULES` names another file.
 #[test]
 fn every_transfer_is_the_one_that_vllm_makes() {
-    check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", [1000, 50, 50]);
+    check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl.gz", [1000, 50, 50]);
 }
 
 /// The stores equal those of vLLM 0.23.0's connector, with and without `offload_prompt_only`, for requests that do not overlap.
 /// `RIDGEPOINT_OFFLOAD_PROMPTS` names another file.
 #[test]
 fn prompts_alone_are_stored_as_vllm_does() {
-    check("RIDGEPOINT_OFFLOAD_PROMPTS", "tests/fixtures/vllm_offload/prompts.jsonl", [400, 0, 10]);
+    check("RIDGEPOINT_OFFLOAD_PROMPTS", "tests/fixtures/vllm_offload/prompts.jsonl.gz", [400, 0, 10]);
 }
 
 /// The whole run of a server of vLLM 0.19.0 on a CPU, and one of a server that makes no progress after 1,034 steps. `RIDGEPOINT_OFFLOAD_SERVER`
@@ -343,7 +343,9 @@ fn read_run(path: &str) -> Case {
 /// `fewest` are the steps, preemptions and loads that the cases have at least.
 fn check(variable: &str, committed: &str, fewest: [usize; 3]) {
     let path = std::env::var(variable).unwrap_or_else(|_| committed.into());
-    let lines = BufReader::new(File::open(&path).unwrap()).lines();
+    let file = File::open(&path).unwrap();
+    let text: Box<dyn Read> = if path.ends_with(".gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let lines = BufReader::new(text).lines();
     let (mut steps, mut preemptions, mut loads, mut wrong) = (0, 0, 0, Vec::new());
     for (number, line) in (1..).zip(lines) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();

@@ -31,15 +31,14 @@ const OTHER_ROUTING_DISTANCE: f64 = 500.0;
 const MOE_NEIGHBOURS: usize = 3;
 
 /// The format that the chip's matrix unit runs for operands of `dtype`, and whether that is only a stand-in: formats that
-/// it lacks are stored as they are and computed in 16 bits (Marlin kernels).
+/// it lacks are stored as they are and computed in 16 bits (Marlin kernels). Models in bf16 are computed in fp16 by a chip without bf16.
 pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
     if hardware.peak_dense_flop_per_s(dtype).is_ok() {
         return (dtype, false);
     }
-    match dtype {
-        DType::Float16 | DType::Float32 => (DType::Bfloat16, false),
-        _ => (DType::Bfloat16, true),
-    }
+    let has_bf16 = hardware.peak_dense_flop_per_s(DType::Bfloat16).is_ok();
+    let of_16_bits = if has_bf16 { DType::Bfloat16 } else { DType::Float16 };
+    (of_16_bits, !matches!(dtype, DType::Float16 | DType::Bfloat16 | DType::Float32))
 }
 
 /// The format in which the kernels of an operator multiply. On Blackwell SGLang and TensorRT-LLM quantise the inputs of mxfp4 experts to
@@ -61,6 +60,8 @@ pub(super) struct Choice<'a> {
     pub(super) tables: &'a Tables,
     /// The link between the GPUs.
     pub(super) link: Option<Interconnect>,
+    /// GPUs over PCIe have no peer access: what they send goes through the host's memory. `chip` has the rate of such copies.
+    pub(super) is_through_host: bool,
     /// Cost of leaving the GPUs that a link joins.
     pub(super) crossing: Option<LinkCrossing>,
     /// Fallbacks and stand-ins.
@@ -106,8 +107,17 @@ impl Choice<'_> {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
         let wanted = self.tables.engine();
+        let of_version = |engine: &Engine, what: &str| match engine.version().filter(|_| engine.has_name_of(wanted)) {
+            Some(version) => format!("; engine_version = {version} {what}"),
+            None => String::new(),
+        };
         if let Some(engine) = found.engine.as_ref().filter(|engine| !wanted.is_served_by(engine)) {
-            self.note(format_args!("kernels of {engine} are the fallback for {wanted}"));
+            let remedy = of_version(engine, "launches them");
+            self.note(format_args!("kernels of {engine} are the fallback for {wanted}{remedy}"));
+        }
+        if let Some(engine) = &found.nearer_in {
+            let remedy = of_version(engine, "has them");
+            self.note(format_args!("nearer kernels were measured under {engine}{remedy}"));
         }
     }
 

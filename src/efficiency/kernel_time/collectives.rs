@@ -21,6 +21,10 @@ const RING_NVLINK_HOP_US: f64 = 0.6;
 /// Share of the rate of a link or a network card that NCCL reaches (assumed).
 pub(super) const RING_EFFICIENCY: f64 = 0.8;
 
+/// Share of a PCIe link's rate at which NCCL moves bytes between GPUs without peer access (assumed): a GPU writes them to memory of the host
+/// and another reads them, so that each byte crosses PCIe twice.
+pub(super) const HOST_COPY_SHARE: f64 = 0.5;
+
 /// Ranks that vLLM's own all-reduce kernel serves; NCCL serves other groups, and those that no link joins.
 ///
 /// # Source
@@ -31,15 +35,16 @@ impl Choice<'_> {
     /// The sum over a tensor-parallel group.
     pub(super) fn all_reduce(&mut self, num_gpus: u64, is_ring: bool) -> Result<FamilyCurve> {
         let found = self.tables.of_key(&ALL_REDUCE, &AllReduceKind::Graph, &[])?;
-        // vLLM's own kernel needs NVLink between more than two GPUs.
+        // vLLM's own kernel needs NVLink between more than two GPUs, and peer access between two.
         let is_pcie = self.is_pcie() && num_gpus > 2 && found.is_fallback;
         let is_custom = self.has_own_all_reduce(num_gpus);
         let num_gpus = self.local_ranks(num_gpus);
-        if is_ring || is_pcie || !is_custom {
+        let is_through_host = self.note_host_copies();
+        if is_ring || is_pcie || !is_custom || is_through_host {
             if let Some(curve) = self.collective(Collective::AllReduce, num_gpus)? {
                 return Ok(curve);
             }
-            if is_ring || found.is_fallback {
+            if is_ring || is_through_host || found.is_fallback {
                 self.note("NCCL's ring was not measured, priced by its steps and the link");
                 return Ok(self.ring(num_gpus));
             }
@@ -53,6 +58,7 @@ impl Choice<'_> {
     /// Any other exchange.
     pub(super) fn exchange(&mut self, collective: Collective, group: RankGroup) -> Result<FamilyCurve> {
         let num_gpus = self.local_ranks(collective.ranks(group));
+        self.note_host_copies();
         if let Some(curve) = self.collective(collective, num_gpus)? {
             return Ok(curve);
         }
@@ -65,6 +71,17 @@ impl Choice<'_> {
 
     fn is_pcie(&self) -> bool {
         self.link.is_some_and(|link| link.kind == InterconnectKind::Pcie)
+    }
+
+    /// Whether bytes between the GPUs go through the host's memory, which a note says.
+    fn note_host_copies(&mut self) -> bool {
+        if self.is_through_host {
+            self.note(format_args!(
+                "GPUs over PCIe without peer access: NCCL copies through the host's memory, priced at {HOST_COPY_SHARE} of the link's rate \
+                 (assumed), and vLLM's own all-reduce is off"
+            ));
+        }
+        self.is_through_host
     }
 
     /// Whether the engine sums over so many ranks with a kernel of its own. The one of vLLM and SGLang shares the memory of one host;

@@ -16,7 +16,7 @@ use super::collective_curve::CollectiveCurve;
 use super::curve::{DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve};
 use super::gemm_model::NARROWEST_TILE;
 use super::provenance::{Bound, OperatorTime, Provenance};
-use super::residual_curve::{Fall, SourcedTime};
+use super::residual_curve::{SourcedTime, Uneven};
 use super::tables::Tables;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -25,6 +25,7 @@ use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::{self, time_us};
 use choice::{Choice, multiplied_dtype, usable_dtype};
+use collectives::HOST_COPY_SHARE;
 use crossing::LinkCrossing;
 
 /// Least time of a kernel inside a CUDA graph of a step, from its start to that of the next, µs. In steps of one and eight decodes of
@@ -107,8 +108,13 @@ impl Timer {
         let (dtype, weight_only) = usable_dtype(multiplied_dtype(operator, tables), hardware);
         let link = hardware.interconnect;
         let crossing = LinkCrossing::new(operator, hardware)?;
-        let chip = Chip::new(hardware, dtype)?;
-        let mut choice = Choice { operator, chip, dtype, tables, link, crossing, notes: Vec::new() };
+        let mut chip = Chip::new(hardware, dtype)?;
+        let link_bytes_per_s = chip.link_bytes_per_s;
+        let is_through_host = hardware.peer_access().is_some_and(|peers| !peers.is_there);
+        if is_through_host {
+            chip.link_bytes_per_s *= HOST_COPY_SHARE;
+        }
+        let mut choice = Choice { operator, chip, dtype, tables, link, is_through_host, crossing, notes: Vec::new() };
         if weight_only {
             choice.note(format_args!(
                 "{} has no {} unit: its weights alone are in this format, at {dtype} speed",
@@ -116,7 +122,6 @@ impl Timer {
             ));
         }
         let curve = if mode == EfficiencyMode::Ideal { FamilyCurve::Ideal } else { choice.curve()? };
-        let link_bytes_per_s = choice.chip.link_bytes_per_s;
         Ok(Timer {
             curve,
             peak_flop_per_s: choice.chip.peak_flop_per_s,
@@ -168,12 +173,14 @@ impl Timer {
         OperatorTime { time_us, bound_us, bound, provenance }
     }
 
-    /// Rows near a call that take less time for more work.
-    pub fn fall_near(&self, operator: &Operator) -> Option<Fall> {
+    /// The most uneven rows near a call.
+    pub fn uneven_near(&self, operator: &Operator) -> Option<Uneven> {
         match (&self.curve, operator.kernel) {
-            (FamilyCurve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.fall_near(m as f64),
-            (FamilyCurve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.fall_near(num_tokens as f64),
-            (FamilyCurve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => curve.fall_near(message_bytes),
+            (FamilyCurve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.uneven_near(m as f64),
+            (FamilyCurve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.uneven_near(num_tokens as f64),
+            (FamilyCurve::Collective(curve), Kernel::AllReduce { message_bytes, .. }) => {
+                curve.uneven_near(message_bytes)
+            }
             _ => None,
         }
     }

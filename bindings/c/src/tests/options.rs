@@ -39,7 +39,7 @@ fn a_deployment_of_two_gpus_is_faster_than_one() {
         tried("llama-3.1-8b", &RidgepointOptions { deployment_json: json.as_ptr(), ..no_options() }).unwrap();
     assert!(0.4 * one_us < two_us && two_us < 0.8 * one_us, "{two_us} of {one_us}");
     assert_eq!(said["deployment"]["tensor_parallel_size"], 2);
-    assert_eq!(said["deployment"]["max_num_seqs"], 256, "the others stay vLLM's");
+    assert_eq!(said["deployment"]["max_num_seqs"], 1024, "the others are vLLM's for the GPU");
 }
 
 #[test]

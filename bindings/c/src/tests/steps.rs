@@ -140,7 +140,7 @@ fn a_model_and_the_library_describe_themselves() {
     let json = |text| serde_json::from_str::<serde_json::Value>(&taken(text).unwrap()).unwrap();
     let (description, catalogue) = (json(description), json(catalogue));
     assert_eq!((&description["model"], &description["hardware"]), (&"llama-3.1-8b".into(), &"h100_sxm".into()));
-    assert_eq!(description["deployment"]["max_num_seqs"], 256);
+    assert_eq!(description["deployment"]["max_num_seqs"], 1024);
     assert!(description["host"]["scheduling_us"].as_f64().unwrap() >= 0.0);
     let has = |list: &str, name: &str| catalogue[list].as_array().unwrap().contains(&name.into());
     assert!(has("models", "llama-3.1-8b") && has("hardware", "h100_sxm") && !has("models", "h100_sxm"));

@@ -38,13 +38,15 @@ class Deployment(Arguments):
     enable_expert_parallel: bool | None = None
     """Place whole experts on each GPU instead of a slice of every expert."""
     max_num_seqs: int | None = None
-    """Most requests in a step; also limits the CUDA graph sizes. Defaults to 256."""
+    """Most requests in a step; also limits the CUDA graph sizes. Defaults to 1024 on GPUs from 70 GiB but A100, 256 on others; at most
+    max_num_batched_tokens.
+    """
     max_num_batched_tokens: int | None = None
-    """Most tokens in a step. Defaults to 8192."""
+    """Most tokens in a step. Defaults to 8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28."""
     max_model_len: int | None = None
     """Longest context of a request, tokens. Defaults to the model's own limit."""
     gpu_memory_utilization: float | None = None
-    """Share of GPU memory that the engine may use. Defaults to 0.9."""
+    """Share of GPU memory that the engine may use. Defaults to 0.9; 0.92 since vLLM 0.20."""
     cpu_offload_gb: float | None = None
     """GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step.
     Defaults to 0.
@@ -71,6 +73,8 @@ class Deployment(Arguments):
     """Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of a
     load set themselves here, too, as in '{"temperature": 0}'; lists of requests may have columns for them.
     """
+    language_model_only: bool | None = None
+    """Load no vision or audio tower, which leaves its memory to KV blocks."""
 
 
 @suggests_keywords
@@ -96,6 +100,10 @@ class Scheduler(Arguments):
     """Order of waiting requests: first come, first served, or lowest priority value first. Defaults to fcfs."""
     async_scheduling: bool | None = None
     """Schedule the next step while one runs. Defaults to true; false before vLLM 0.14."""
+    kv_cache_tokens: int | None = None
+    """Tokens of the KV cache, as the engine logs them when it starts (`GPU KV cache size`, or SGLang's max_total_num_tokens). Defaults to
+    those of the memory equation.
+    """
     kv_offloading_size: float | None = None
     """Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back."""
     kv_offloading_backend: Literal["native"] | None = None
@@ -116,7 +124,9 @@ class ClosedLoop(Arguments):
     _section = "load"
 
     concurrency: int
-    """Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once."""
+    """Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once. With requests, how a list
+    without arrivals is sent.
+    """
     input_len: int | Mapping[str, float]
     """Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before."""
     output_len: int | Mapping[str, float]
@@ -137,7 +147,9 @@ class OpenLoop(Arguments):
     _section = "load"
 
     request_rate: float
-    """Open loop: send R requests per second on average, at random times. With turns, start R sessions per second."""
+    """Open loop: send R requests per second on average, at random times. With turns, start R sessions per second. With requests, how a list
+    without arrivals is sent.
+    """
     input_len: int | Mapping[str, float]
     """Prompt tokens of each request. With turns, new tokens of each turn, behind the turns before."""
     output_len: int | Mapping[str, float]
@@ -174,9 +186,13 @@ class Sessions(Arguments):
     num_sessions: int | None = None
     """Number of sessions, each of turns requests. Defaults to 10 for each at once, with concurrency."""
     request_rate: float | None = None
-    """Open loop: send R requests per second on average, at random times. With turns, start R sessions per second."""
+    """Open loop: send R requests per second on average, at random times. With turns, start R sessions per second. With requests, how a list
+    without arrivals is sent.
+    """
     concurrency: int | None = None
-    """Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once."""
+    """Closed loop: keep N requests in flight; a new one starts when one finishes. With turns, N sessions at once. With requests, how a list
+    without arrivals is sent.
+    """
     prefix_len: int | None = None
     """Tokens at the beginning of every prompt, before input_len, that all requests and sessions share, such as a system prompt. Defaults to
     0.

@@ -30,13 +30,15 @@ def read_server(
     efficiency: Efficiency = "tables",
     engine: Engine = "vllm",
     engine_version: str | None = None,
+    power_limit_watt: float | None = None,
+    peer_access: bool | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Reads a flat YAML or JSON file with ``model``, ``hardware`` and vLLM's engine arguments.
 
     Args:
         path: the file.
-        correction, efficiency, engine, engine_version, data_dir: as for `StepModel`.
+        correction, efficiency, engine, engine_version, power_limit_watt, peer_access, data_dir: as for `StepModel`.
 
     Raises:
         RidgepointError: a key is unknown or a value out of range. The message lists all problems of the file.
@@ -50,6 +52,8 @@ def read_server(
         efficiency=efficiency,
         engine=engine,
         engine_version=engine_version,
+        power_limit_watt=power_limit_watt,
+        peer_access=peer_access,
         data_dir=data_dir,
         precision=values["precision"],
         kv_transfers=values["kv_transfers"],

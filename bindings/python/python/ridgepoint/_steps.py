@@ -126,6 +126,8 @@ class StepModel(_native.StepModel):
         efficiency: "tables" (measured kernels) or "ideal" (the textbook roofline).
         engine: engine whose kernels are predicted: "vllm", "sglang" or "trtllm".
         engine_version: its version, as "0.24". The nearest measured version is the fallback of one without measurements.
+        power_limit_watt: power limit of each GPU, W, as ``nvidia-smi -pl`` sets it. Defaults to the board's power.
+        peer_access: whether GPUs over PCIe read each other's memory. Defaults to what the GPU's file says.
         data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` take precedence over the built-in ones.
         precision: "bf16", "fp8", "int8", "int4" or "fp4", if the engine stores weights in another format than the checkpoint.
         kv_transfers: measured times of KV transfers, a file that ``ridgepoint ingest --output-transfers`` wrote or its contents as a dict.
@@ -149,6 +151,8 @@ class StepModel(_native.StepModel):
         efficiency: Efficiency = "tables",
         engine: Engine = "vllm",
         engine_version: str | None = None,
+        power_limit_watt: float | None = None,
+        peer_access: bool | None = None,
         data_dir: Path_ | None = None,
         precision: str | None = None,
         kv_transfers: Path_ | Mapping[str, Any] | None = None,
@@ -171,11 +175,13 @@ class StepModel(_native.StepModel):
         elif kv_transfers is not None:
             kv_transfers = os.path.abspath(kv_transfers)
             measured = (kv_transfers, None)
-        prediction: dict[str, str | None] = {
+        prediction: dict[str, str | float | None] = {
             "correction": correction,
             "efficiency": efficiency,
             "engine": engine,
             "engine_version": engine_version,
+            "power_limit_watt": power_limit_watt,
+            "peer_access": peer_access,
         }
         self = super().__new__(
             cls, name, config, precision, hardware, deployment._json(), json.dumps(prediction), data_dir, measured

@@ -38,6 +38,8 @@ pub struct StepCase {
     pub is_timed: bool,
     /// Whether times are those of the steps themselves, as token times are.
     pub is_of_tokens: bool,
+    /// Whether the cached tokens of some steps are estimates, from the KV blocks in use.
+    pub is_kv_estimated: bool,
     /// Calibrated tables without a correction.
     pub calibrated: StepModel,
     /// The textbook roofline.
@@ -87,7 +89,7 @@ impl StepCase {
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
-        let [calibrated, ideal] = uncorrected(model, hardware, deployment, &Engine::default(), data_dir)?;
+        let [calibrated, ideal] = uncorrected(model, hardware, deployment, &engine_of(&trace.run), data_dir)?;
         let [calibrated, ideal] = [calibrated, ideal].map(|steps| steps.with_own_sampling(&own_sampling));
         notes.extend(note_on_sampling(&own_sampling));
         notes.extend(calibrated.notes());
@@ -109,6 +111,7 @@ impl StepCase {
             );
             return Err(Error::invalid("trace", vec![problem]));
         }
+        let is_kv_estimated = origins.contains_key(&Origin::KvBlocks);
         notes.extend(origins.into_iter().filter_map(|(origin, count)| note_on(origin, count, rows.len())));
         let is_timed = trace.is_timed();
         if is_timed {
@@ -130,6 +133,7 @@ impl StepCase {
             too_large,
             is_timed,
             is_of_tokens,
+            is_kv_estimated,
             calibrated,
             ideal,
             correction: None,
@@ -196,6 +200,13 @@ pub(in crate::evaluate) fn note_on_sampling(own: &[OwnSampling]) -> Option<Strin
     }
 }
 
+/// The engine of a trace; without a version the newest that has kernels of its own for the GPU.
+fn engine_of(run: &Run) -> Engine {
+    let named = run.engine_version.as_deref();
+    let parsed = named.and_then(|text| Engine::parse(text, None).or_else(|| Engine::parse("vllm", Some(text))));
+    parsed.unwrap_or_default()
+}
+
 /// Model, GPU and deployment of a trace. A note says what was assumed.
 fn deployment(run: &Run, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Result<(Model, Hardware, Deployment)> {
     let (Some(model), Some(hardware), Some(size)) = (&run.model, &run.hardware, run.tensor_parallel_size) else {
@@ -205,7 +216,7 @@ fn deployment(run: &Run, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Re
         return Err(missing_labels(vec![format!("the trace does not name its {}", missing.join(", "))], &missing));
     };
     let (model, hardware) = (Model::find_in(data_dir, model)?, ridgepoint_replay::find_hardware(data_dir, hardware)?);
-    let usual = Deployment::tensor_parallel(size);
+    let usual = Deployment::tensor_parallel(size).on(&[].into(), &Engine::default(), &hardware);
     let deployment = Deployment {
         max_num_seqs: run.max_num_seqs.unwrap_or(usual.max_num_seqs),
         max_num_batched_tokens: run.max_num_batched_tokens.unwrap_or(usual.max_num_batched_tokens),

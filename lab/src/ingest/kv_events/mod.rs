@@ -10,6 +10,8 @@ use std::path::Path;
 
 use ridgepoint::input::{FileKind, Record, read_error};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::input::for_each_line;
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use self::event::batch;
@@ -17,7 +19,6 @@ use self::msgpack::Msgpack;
 use self::tally::Tally;
 use super::Capture;
 use super::format::Format;
-use super::lines::for_each_line;
 use super::unknown_names::UnknownNames;
 
 /// A JSON line per batch.
@@ -108,8 +109,8 @@ pub fn read_dump(path: &Path) -> Result<Capture> {
         if read.map_err(|error| read_error(&origin, error))? < length as usize {
             break true;
         }
-        let Msgpack(value) =
-            rmp_serde::from_slice(&payload).map_err(|error| bad(format!("is not msgpack: {error}")))?;
+        let value = Msgpack(&count).deserialize(&mut rmp_serde::Deserializer::from_read_ref(&payload));
+        let value = value.map_err(|error| bad(format!("is not msgpack: {error}")))?;
         tally.add(batch(&value, &mut unknown).map_err(bad)?);
     };
     let mut capture = capture(path, tally, &unknown)?;

@@ -2,21 +2,24 @@
 
 use std::fmt::{self, Write};
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use ridgepoint::input::RecordCount;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A value of msgpack.
-pub(super) struct Msgpack(pub(super) Value);
+/// Reads a value of msgpack, and counts it and those within it: a byte may be one.
+#[derive(Clone, Copy)]
+pub(super) struct Msgpack<'c>(pub(super) &'c RecordCount);
 
-impl<'de> Deserialize<'de> for Msgpack {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue).map(Msgpack)
+impl<'de> DeserializeSeed<'de> for Msgpack<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.0.add_values(1).map_err(D::Error::custom)?;
+        deserializer.deserialize_any(self)
     }
 }
 
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
+impl<'de> Visitor<'de> for Msgpack<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +61,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Msgpack(value)) = list.next_element()? {
+        while let Some(value) = list.next_element_seed(self)? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -66,7 +69,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut values = Map::new();
-        while let Some((Msgpack(key), Msgpack(value))) = map.next_entry()? {
+        while let Some((key, value)) = map.next_entry_seed(self, self)? {
             let key = match key {
                 Value::String(text) => text,
                 // Their texts would be escaped again at each level, and double in length.
@@ -81,16 +84,32 @@ impl<'de> Visitor<'de> for AnyValue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ridgepoint::input::{FileKind, Input, Record};
     use serde_json::json;
+
+    use super::*;
+
+    fn value(bytes: &[u8]) -> Result<Value, rmp_serde::decode::Error> {
+        let (_, count) = Input::new(FileKind::KvEventDump, "t", bytes).unwrap().records(Record::Object);
+        Msgpack(&count).deserialize(&mut rmp_serde::Deserializer::from_read_ref(bytes))
+    }
 
     #[test]
     fn keys_are_texts_or_numbers_and_never_maps() {
-        let Msgpack(found) = rmp_serde::from_slice(&[0x82, 0x07, 0xc0, 0xc4, 0x01, 0xff, 0xc3]).unwrap();
+        let found = value(&[0x82, 0x07, 0xc0, 0xc4, 0x01, 0xff, 0xc3]).unwrap();
         assert_eq!(found, json!({"7": null, "ff": true}));
         // 40 maps, each the key of the one around it: its text had 2^40 characters.
         let nested = [[0x81; 40].as_slice(), &[0x80], &[0xc0; 40]].concat();
-        let error = rmp_serde::from_slice::<Msgpack>(&nested).map(|_| ()).unwrap_err().to_string();
+        let error = value(&nested).unwrap_err().to_string();
         assert!(error.contains("a key is a list or a map"), "{error}");
+    }
+
+    #[test]
+    fn values_of_one_byte_are_counted() {
+        let (_, count) = Input::new(FileKind::KvEventDump, "t", &[0][..]).unwrap().records(Record::Object);
+        count.add_values(19_999_998).unwrap();
+        let list = [0x93, 1, 1, 1];
+        let read = Msgpack(&count).deserialize(&mut rmp_serde::Deserializer::from_read_ref(&list));
+        assert!(read.unwrap_err().to_string().contains("more than 20000000 values"));
     }
 }

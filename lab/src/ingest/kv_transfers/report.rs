@@ -236,7 +236,7 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
 
 /// The report on the sums of a direction; `None` without copies.
 fn of_copies(file: &str, is_log: bool, direction: Direction, sums: &[CopySums]) -> Result<Option<TransferReport>> {
-    let count: u64 = sums.iter().map(|of| of.count).sum();
+    let count = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.count));
     if count == 0 {
         return Ok(None);
     }

@@ -8,13 +8,13 @@
 use std::path::Path;
 
 use ridgepoint::input::Distinct;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{CheckedRow, CheckedRows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::json_stream::for_each_object;
+use crate::ingest::json_stream::{for_each_element, for_each_object};
 use crate::ingest::{Capture, DropReason, RequestRow, Run, file_name, named_runs};
 use ridgepoint::Result;
 
@@ -53,11 +53,10 @@ fn add(report: Report, name: &str, capture: &mut Capture) {
     let model = [&report.args.0["model"], &report.config.0["spec"]["backend"]["model"]];
     let model = model.into_iter().find_map(Value::as_str).map(str::to_owned);
     for (experiment, benchmark) in named_runs(name, report.benchmarks) {
-        let requests = benchmark.requests.unwrap_or_default();
-        let mut rows = CheckedRows::default();
-        requests.errored.iter().for_each(|_| rows.add(Err(DropReason::Failed)));
-        requests.incomplete.iter().for_each(|_| rows.add(Err(DropReason::Incomplete)));
-        requests.successful.iter().enumerate().for_each(|(position, request)| rows.add(row(position, request)));
+        let RequestsByOutcome { successful: SoundRows(mut rows), errored, incomplete } =
+            benchmark.requests.map(|of| *of).unwrap_or_default();
+        errored.iter().for_each(|_| rows.add(Err(DropReason::Failed)));
+        incomplete.iter().for_each(|_| rows.add(Err(DropReason::Incomplete)));
         rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, |row| row.arrived_ns, capture);
     }
 }
@@ -69,20 +68,50 @@ struct Report {
     metadata: Distinct,
     args: Distinct,
     config: Distinct,
+    #[serde(deserialize_with = "benchmarks")]
     benchmarks: Vec<Benchmark>,
 }
 
+/// Most benchmarks of a report: guidellm runs one after the other, for seconds each.
+const MOST_BENCHMARKS: usize = 10_000;
+
 #[derive(Deserialize)]
 struct Benchmark {
-    requests: Option<RequestsByOutcome>,
+    requests: Option<Box<RequestsByOutcome>>,
+}
+
+fn benchmarks<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<Benchmark>, D::Error> {
+    let mut found = Vec::new();
+    for_each_element(deserializer, |benchmark| {
+        found.push(benchmark);
+        let is_too_many = found.len() > MOST_BENCHMARKS;
+        if is_too_many { Err(format!("a report has at most {MOST_BENCHMARKS} benchmarks")) } else { Ok(()) }
+    })?;
+    Ok(found)
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RequestsByOutcome {
-    successful: Vec<Request>,
+    successful: SoundRows,
     errored: Vec<IgnoredAny>,
     incomplete: Vec<IgnoredAny>,
+}
+
+/// The rows of the requests of a list, made one by one: a list of requests that say nothing takes no memory.
+#[derive(Default)]
+struct SoundRows(CheckedRows);
+
+impl<'de> Deserialize<'de> for SoundRows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let (mut rows, mut position) = (CheckedRows::default(), 0);
+        for_each_element(deserializer, |request: Request| {
+            rows.add(row(position, &request));
+            position += 1;
+            Ok(())
+        })?;
+        Ok(SoundRows(rows))
+    }
 }
 
 /// A request; the texts of prompt and answer are not kept.

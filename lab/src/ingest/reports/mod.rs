@@ -1,6 +1,7 @@
 //! Reports of load generators: what clients saw of each request.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
+pub mod aiperf;
 pub mod guidellm;
 pub mod inference_perf;
 pub mod vllm_bench;

@@ -1,10 +1,10 @@
-//! Results of `vllm bench serve --save-detailed`: when its clients had their tokens.
+//! Results of `vllm bench serve --save-detailed`, and of SGLang's `bench_serving`: when their clients had their tokens.
 
 use std::path::Path;
 
-use ridgepoint::Result;
 use ridgepoint::input::check;
-use ridgepoint_replay::vllm_bench::{Measured, MeasuredRequest, is_result};
+use ridgepoint::{Error, Result};
+use ridgepoint_replay::vllm_bench::{Measured, MeasuredRequest, is_result, is_sglang};
 
 use super::{CheckedRow, CheckedRows, time_ns, tokens, tokens_at};
 use crate::ingest::format::Format;
@@ -17,6 +17,15 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     about: "The result of vllm bench serve --save-detailed",
     holds_steps: false,
     is_it: |head, _| is_result(head),
+    read,
+};
+
+/// The result of SGLang's `bench_serving --output-details`, which has the same lists.
+pub(in crate::ingest) const SGLANG_FORMAT: Format = Format {
+    name: "sglang-bench",
+    about: "The result of SGLang's bench_serving --output-details",
+    holds_steps: false,
+    is_it: |head, _| is_sglang(head),
     read,
 };
 
@@ -34,7 +43,8 @@ pub fn read(path: &Path) -> Result<Capture> {
     Ok(capture)
 }
 
-fn add(path: &Path, experiment: String, result: Measured, capture: &mut Capture) -> Result<()> {
+fn add(path: &Path, experiment: String, mut result: Measured, capture: &mut Capture) -> Result<()> {
+    capture.notes.extend(result.work_out_starts().map_err(|problem| Error::parse(path, problem))?);
     let mut rows = CheckedRows::default();
     match result.requests() {
         Ok(requests) => requests.enumerate().for_each(|(index, request)| rows.add(row(index, request))),

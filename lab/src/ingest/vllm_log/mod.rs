@@ -1,19 +1,19 @@
 //! vLLM's log: a line for each iteration becomes a step, and the lines of the start-up become labels of its run.
 
 mod iteration;
-pub(super) mod start_up;
 mod transfers;
 
 use std::path::Path;
 
 use ridgepoint::{Error, Location, Result};
+use ridgepoint_replay::input::for_each_line;
+use ridgepoint_replay::server_config::EngineLog;
 
 use self::iteration::{Iteration, MARK, iteration};
-use self::start_up::StartUp;
 use self::transfers::Transfers;
 use super::dropped::{DropReason, RowFaults};
 use super::format::Format;
-use super::lines::for_each_line;
+use super::server_labels::ServerLog;
 use super::step::{ByKey, Run, StepRecord, StepTrace};
 use super::unknown_names::UnknownNames;
 use super::{Capture, file_name, named_runs};
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     name: "vllm-log",
     about: "vLLM's log with --enable-logging-iteration-details",
     holds_steps: true,
-    is_it: |_, text| is_log(text),
+    is_it: |head, text| !head.is_json() && is_log(text),
     read,
 };
 
@@ -34,13 +34,13 @@ fn is_log(text: &[u8]) -> bool {
         let level = ["INFO ", "WARNING ", "ERROR ", "DEBUG "].into_iter().any(|level| line.contains(level));
         level && line.contains(".py:") && (line.starts_with('(') || line.contains("vllm") || line.contains(MARK))
     };
-    !text.trim_start().starts_with(['{', '[']) && text.lines().any(is_line)
+    text.lines().any(is_line)
 }
 
 /// The steps of an engine since a start.
 #[derive(Default)]
 struct Engine {
-    start_up: StartUp,
+    start_up: EngineLog,
     steps: Vec<StepRecord>,
 }
 
@@ -52,18 +52,17 @@ struct Engine {
 pub fn read(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
     let mut engines: ByKey<(u32, String, String), Engine> = ByKey::default();
-    let (mut start_up, mut starts) = (StartUp::default(), 0);
+    let (mut start_up, mut starts) = (EngineLog::default(), 0);
     let (mut faults, mut unknown) = (RowFaults::default(), UnknownNames::default());
     let (mut transfers, mut unused_usages, mut empty) = (Transfers::default(), 0_u64, 0);
     for_each_line(path, |number, bytes| {
         let line = String::from_utf8_lossy(bytes);
         if !line.contains(MARK) {
-            if StartUp::begins(&line) && engines.values.iter().any(|engine| !engine.steps.is_empty()) {
+            if EngineLog::begins(&line) && engines.values.iter().any(|engine| !engine.steps.is_empty()) {
                 starts += 1;
             }
-            start_up.read(&line);
-            transfers.read(&line);
-            return Ok(());
+            start_up.take(&line);
+            return transfers.read(&line);
         }
         let found = iteration(&line, &mut unknown)
             .map_err(|problem| Error::parse(Location::of(origin.clone()).line(number), problem));
@@ -89,7 +88,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         [one] => Some(&one.start_up),
         _ => None,
     };
-    let server = of_one.and_then(|start_up| start_up.server(&file_name(path)));
+    let server = of_one.and_then(|log| ServerLog::new(log, &file_name(path)));
     let mut capture = Capture { copies: transfers.finish(), server, ..Capture::default() };
     if faults.rows() == 0 {
         // The log of a server with other switches still says what the server is.
@@ -114,7 +113,7 @@ pub fn read(path: &Path) -> Result<Capture> {
             let note = format!("free KV blocks of {experiment} are derived from the usage, which is logged to 0.1 %");
             capture.notes.push(note);
         }
-        let run = Run { experiment, ..start_up.run };
+        let run = Run { experiment, ..Run::of_server(&start_up) };
         capture.add_steps(StepTrace { run, steps });
     }
     Ok(capture)

@@ -175,5 +175,5 @@ fn distribution(section: Keys<'_>, most_requests: u64) -> Option<NormalLengths> 
         section.problem("total_count", reason);
     }
     section.finish();
-    Some(NormalLengths { min, max, mean, std_dev })
+    Some(NormalLengths { min, max, mean, std_dev, ..NormalLengths::fixed(1) })
 }

@@ -230,8 +230,6 @@ impl Script for Generated {
     }
 
     fn ended(&mut self, now_ns: u64) {
-        if let Starts::Concurrency(starts) = &mut self.starts {
-            starts.ended(now_ns);
-        }
+        self.starts.ended(now_ns);
     }
 }

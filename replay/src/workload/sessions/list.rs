@@ -10,6 +10,7 @@ use super::super::fixed_list::check_request;
 use super::super::limits::{self, MAX_TIME_NS};
 use super::super::request::{Content, Segment};
 use super::super::seed::mixed;
+use super::super::starts::Starts;
 use super::super::{Summary, WorkloadRequest};
 use super::{Script, SessionLoad, SessionTurn};
 
@@ -101,7 +102,13 @@ impl SessionList {
 
     /// Returns the sessions as a load.
     pub fn workload(&self) -> SessionLoad {
-        let listed = ListedSessions { sessions: Arc::clone(&self.sessions), started: 0 };
+        let listed = ListedSessions { sessions: Arc::clone(&self.sessions), started: 0, starts: None };
+        SessionLoad::new(Box::new(listed), self.num_requests())
+    }
+
+    /// Returns the sessions as a load whose sessions start otherwise than the list says.
+    pub(in super::super) fn started(&self, starts: Starts) -> SessionLoad {
+        let listed = ListedSessions { sessions: Arc::clone(&self.sessions), started: 0, starts: Some(starts) };
         SessionLoad::new(Box::new(listed), self.num_requests())
     }
 
@@ -124,6 +131,8 @@ fn num_turns(sessions: &[Session]) -> u64 {
 struct ListedSessions {
     sessions: Arc<[Session]>,
     started: usize,
+    /// When they start, if not at their own times.
+    starts: Option<Starts>,
 }
 
 impl ListedSessions {
@@ -134,11 +143,15 @@ impl ListedSessions {
 
 impl Script for ListedSessions {
     fn next_start_ns(&self) -> Option<u64> {
-        self.sessions.get(self.started).map(Session::start_ns)
+        let session = self.sessions.get(self.started)?;
+        self.starts.as_ref().map_or_else(|| Some(session.start_ns()), Starts::next_ns)
     }
 
     fn start(&mut self) -> Option<SessionTurn> {
         let place = SessionTurn { session: self.started as u32, turn: 0, context_tokens: 0 };
+        if let Some(starts) = &mut self.starts {
+            starts.start()?;
+        }
         self.started += 1;
         Some(place)
     }
@@ -153,7 +166,11 @@ impl Script for ListedSessions {
         Some((now_ns.saturating_add(*think_ns).max(request.arrival_ns), place))
     }
 
-    fn ended(&mut self, _now_ns: u64) {}
+    fn ended(&mut self, now_ns: u64) {
+        if let Some(starts) = &mut self.starts {
+            starts.ended(now_ns);
+        }
+    }
 }
 
 /// Returns the content of each turn of a session, and the number of turns that drop a part of the text before them.

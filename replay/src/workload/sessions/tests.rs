@@ -91,8 +91,8 @@ fn think_times_are_exponential_and_those_of_the_seed_at_every_rate() {
 
 #[test]
 fn drawn_lengths_add_up_to_the_context() {
-    let input = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 20.0 };
-    let output = NormalLengths { min: 10, max: 30, mean: 20.0, std_dev: 5.0 };
+    let input = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 20.0, ..NormalLengths::fixed(1) };
+    let output = NormalLengths { min: 10, max: 30, mean: 20.0, std_dev: 5.0, ..NormalLengths::fixed(1) };
     let shape = SessionShape { input, output, ..shape(4, 0.0) };
     let load = GeneratedSessions::new(SessionStarts::Concurrency(1), 50, shape, 1).unwrap();
     let sent = served(&mut load.workload(), 10);

@@ -157,3 +157,15 @@ fn without_chunks_a_prompt_that_does_not_fit_blocks_those_behind() {
     let run = run(&steps_only(), &config, vec![request(0, 6, 2), request(0, 5, 1), request(0, 2, 1)]);
     assert_eq!(run.timeline(), ["0..10000 A@0+6", "10000..20000 A@6+1 B@0+5 C@0+2"]);
 }
+
+/// Two requests of 8 + 3 tokens hold two or three blocks of tokens, and two more for windows of two blocks. Seven blocks let the second wait
+/// until the first is over, as four of its blocks and five of the first are nine; without windows both run at once, and so they do in ten.
+#[test]
+fn windows_hold_blocks_besides_those_of_tokens() {
+    let second_ns = |window_blocks, usable| {
+        let config = EngineConfig { window_share: 1.0, window_blocks, max_model_len: 12, ..engine_of(usable) };
+        run(&steps_only(), &config, vec![request(0, 8, 3), request(0, 8, 3)]).tokens_ns(1)[0]
+    };
+    assert_eq!((second_ns(0, 7), second_ns(2, 10)), (10_000, 10_000));
+    assert!(second_ns(2, 7) > 30_000, "{}", second_ns(2, 7));
+}

@@ -61,6 +61,8 @@ pub fn engine() -> EngineConfig {
         max_model_len: 64,
         block_size: 4,
         state_blocks_per_request: 0,
+        window_share: 0.0,
+        window_blocks: 0,
         num_gpu_blocks: 65,
         scheduler: SchedulerOptions::default(),
         pipeline_parallel_size: 1,

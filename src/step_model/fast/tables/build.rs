@@ -67,7 +67,9 @@ impl OperatorTables {
             counts.iter().filter(|(known, _)| *known == term).map(|(_, count)| count).sum()
         };
         let one_sampled = with(one, SAMPLED, 1);
-        let requests = CountAxis::up_to(most_decodes);
+        let is_sparse =
+            steps.timers.iter().any(|(operator, _)| heads_of(operator).is_some_and(|heads| heads.is_sparse()));
+        let requests = CountAxis::up_to(most_decodes, if is_sparse { KNOTS_OF_SPARSE } else { KNOTS });
         let (decode_attention, chunk_attention) = attention(steps, &requests)?;
         Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
@@ -94,6 +96,12 @@ impl OperatorTables {
         })
     }
 }
+
+/// Numbers of decodes in an octave between which times of their attention are interpolated.
+const KNOTS: u64 = 16;
+
+/// The same for attention to the keys that an indexer picks, whose time is most of a step and bends more.
+const KNOTS_OF_SPARSE: u64 = 64;
 
 /// Longest prompt whose attention has a time of its own in the tables.
 const MOST_PROMPT_TOKENS: u32 = 4096;
@@ -133,7 +141,7 @@ fn scan_of(operator: &Operator) -> Option<(StateKernel, StateHeads)> {
 fn state_scans(steps: &StepModel) -> Vec<(Term, StateScan)> {
     let scans = steps.timers.iter().filter_map(|(operator, timer)| {
         let scan = StateScan::new(operator, scan_of(operator)?, timer);
-        Some((Term::of_group(operator.group), scan))
+        Some((Term::of_operator(operator, true), scan))
     });
     scans.collect()
 }

@@ -17,7 +17,7 @@ use crate::model::{Model, Window};
 use crate::step_model::StepModel;
 
 /// Version of the layout and of how it is read.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The tables of one step model, and the model, GPU and settings behind them. Times in µs, correction included.
 #[derive(Debug, Serialize)]

@@ -65,6 +65,7 @@ pub(in crate::step_model) struct StepTables {
     max_decodes: u64,
     request_us: f64,
     chunk_us: f64,
+    prompt_token_us: f64,
     launches: Launches,
     by_decodes: RowTable,
     by_tokens: RowTable,
@@ -117,20 +118,23 @@ impl StepTables {
     pub(in crate::step_model) fn new(operators: Arc<OperatorTables>, correction: Option<&Correction>) -> Option<Self> {
         let coefficients = correction.map_or(Correction::neutral().coefficients, |correction| correction.coefficients);
         let coefficient = |term: Term| coefficients[term.index()];
-        // The first terms are those of operator groups.
+        // The first terms are those of operator groups. Steps with chunks have some of their own.
         let factors = std::array::from_fn(|group| coefficients[group]);
+        let with_chunks = std::array::from_fn(|group| {
+            let term = Term::ALL[group];
+            coefficient(term.with_chunks().unwrap_or(term))
+        });
         let step_us = coefficient(Term::Steps) + coefficient(Term::Layers) * operators.layers;
-        let token_us = coefficient(Term::Tokens);
         let piecewise_us = coefficient(Term::PiecewiseLayers) * operators.layers;
         let sampled_us = coefficient(Term::PenalisedRequests) * operators.penalised;
         let request_us = coefficient(Term::Requests);
         let tokens_us = |is_piecewise: &[bool], tokens: u64| {
             let is_piecewise = is_piecewise.get(tokens as usize).copied().unwrap_or(false);
-            step_us + token_us * tokens as f64 + if is_piecewise { piecewise_us } else { 0.0 }
+            step_us + if is_piecewise { piecewise_us } else { 0.0 }
         };
         let [alone, mixed] = &operators.piecewise;
         let by_decodes = operators.decodes.folded(&factors, |decodes| tokens_us(alone, decodes));
-        let by_tokens = operators.tokens.folded(&factors, |tokens| tokens_us(mixed, tokens));
+        let by_tokens = operators.tokens.folded(&with_chunks, |tokens| tokens_us(mixed, tokens));
         let by_sampled = operators.sampled.folded(&factors, |sampled| sampled_us * sampled as f64);
         let decodes_that_sample = (1..=operators.most_decodes).map(|count| {
             let mut time = by_decodes.at(count).unwrap_or_default();
@@ -142,7 +146,7 @@ impl StepTables {
             DecodeStep { time, row, row_weight, per_request: 1.0 / count as f64, host_us }
         });
         let [by_chunk_tokens, by_chunk_context_tokens, by_chunk_kv_tokens] =
-            operators.chunks.each_ref().map(|table| table.folded(&factors, |_| 0.0));
+            operators.chunks.each_ref().map(|table| table.folded(&with_chunks, |_| 0.0));
         let (mut decode_attention, mut chunk_attention) =
             (operators.decode_attention.clone(), operators.chunk_attention.clone());
         decode_attention.iter_mut().for_each(|of| of.calls.weight *= coefficient(Term::AttentionDecode));
@@ -158,10 +162,11 @@ impl StepTables {
             max_decodes: operators.most_decodes,
             request_us,
             chunk_us: coefficient(Term::PrefillRequests),
+            prompt_token_us: coefficient(Term::PromptTokens),
             launches: operators.launches,
             by_decodes,
             by_tokens,
-            by_decodes_with_chunks: operators.decodes_with_chunks.folded(&factors, |_| 0.0),
+            by_decodes_with_chunks: operators.decodes_with_chunks.folded(&with_chunks, |_| 0.0),
             by_sampled,
             by_chunk_tokens,
             by_chunk_context_tokens,
@@ -250,7 +255,8 @@ impl StepTables {
                 total.add(table.at(count)?);
             }
         }
-        total.us += self.request_us * real(num_decodes + num_chunks) + self.chunk_us * real(num_chunks);
+        total.us += self.request_us * real(num_decodes + num_chunks);
+        total.us += self.chunk_us * real(num_chunks) + self.prompt_token_us * real(tokens);
         let mut spans = [None; MAX_WINDOWS];
         if num_decodes > 0 {
             let step = self.decode_step(num_decodes)?;

@@ -1,0 +1,82 @@
+//! Chooses which coefficients get wider priors, by the later rows of a fit.
+
+use super::batch_kind::BatchKind;
+use super::fit_rows::Prior;
+use super::fit_steps::{StepRun, fit_widened};
+use crate::evaluate::steps::window::USUAL_ROWS;
+use crate::ingest::Interval;
+use crate::stats::mean;
+use ridgepoint::correction::Term;
+use ridgepoint::{Correction, Result};
+
+/// The last of so many parts of the rows judges; the others are fitted.
+const CHOOSING: usize = 4;
+/// Share by which a freer fit must lower the error.
+const LEAST_GAIN: f64 = 0.1;
+/// Least difference of two errors: below it they count as equal.
+const LEAST_GAIN_ABSOLUTE: f64 = 0.001;
+/// Least number of rows of a kind that judges.
+const LEAST_ROWS: usize = 20;
+
+/// The coefficients whose priors may be wider than assumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freedom {
+    /// None.
+    Assumed,
+    /// Prices of what the operators leave out.
+    Prices,
+    /// Factors on the operators' times too.
+    All,
+}
+
+impl Freedom {
+    /// The coefficients whose priors stay as assumed.
+    pub(super) fn as_assumed(self) -> Vec<&'static str> {
+        let factors = Term::ALL.into_iter().filter(|term| term.is_factor()).map(Term::name);
+        if self == Freedom::All { Vec::new() } else { factors.collect() }
+    }
+
+    /// Fits the earlier rows of runs with each freedom, and returns the least one whose error on the later rows is about the smallest.
+    ///
+    /// # Errors
+    /// Those of a fit.
+    pub(super) fn chosen(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> Result<Freedom> {
+        let cut = |run: &StepRun<'_>| run.fitted.end - run.fitted.len() / CHOOSING;
+        let earlier: Vec<StepRun<'_>> =
+            runs.iter().map(|run| StepRun { fitted: run.fitted.start..cut(run), ..(*run).clone() }).collect();
+        let earlier: Vec<&StepRun<'_>> = earlier.iter().collect();
+        let error = |freedom| -> Result<f64> {
+            let fitted = fit_widened(origin, &earlier, prior, freedom)?.correction;
+            Ok(runs.iter().map(|run| error_of(run, cut(run), &fitted)).sum::<f64>() / runs.len() as f64)
+        };
+        let freedoms = [Freedom::Assumed, Freedom::Prices, Freedom::All];
+        let errors: Vec<f64> = freedoms.into_iter().map(error).collect::<Result<_>>()?;
+        let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_good = |error: f64| error <= (least / (1.0 - LEAST_GAIN)).max(least + LEAST_GAIN_ABSOLUTE);
+        let found = freedoms.into_iter().zip(errors).find(|(_, error)| is_good(*error));
+        Ok(found.map_or(Freedom::Assumed, |(freedom, _)| freedom))
+    }
+}
+
+/// Mean error of the means of 50 times of a kind, averaged over the kinds, of the rows to fit from `cut` on.
+fn error_of(run: &StepRun<'_>, cut: usize, by: &Correction) -> f64 {
+    let range = cut..run.fitted.end;
+    let rows: Vec<(&Interval, _)> = run.part(&range).0.iter().zip(run.terms(&range)).collect();
+    let of_kind = |kind: BatchKind| {
+        let times: Vec<(f64, f64)> = rows
+            .iter()
+            .filter(|(_, (of, _))| *of == kind)
+            .map(|(row, (_, basis))| (row.period_us(), by.period_us(basis, &run.case.queues(row))))
+            .collect();
+        let window = |times: &[(f64, f64)]| {
+            let (measured, predicted) =
+                times.iter().fold((0.0, 0.0), |(m, p), (measured, predicted)| (m + measured, p + predicted));
+            (predicted / measured - 1.0).abs()
+        };
+        let windows: Vec<f64> =
+            times.chunks(USUAL_ROWS).filter(|times| times.len() >= LEAST_ROWS).map(window).collect();
+        mean(&windows)
+    };
+    let kinds = [BatchKind::Decodes, BatchKind::WithPrompts, BatchKind::Several];
+    mean(&kinds.into_iter().filter_map(of_kind).collect::<Vec<_>>()).unwrap_or(0.0)
+}
