@@ -164,8 +164,22 @@ A path is any trace, report or table that `ridgepoint ingest` reads, or the fold
 their captured times with their lengths, and share prefixes as their block hashes say; without hashes each finds as many \
 cached tokens as the capture counted. Steps are judged too where they were traced.";
 
+pub const EVALUATE_BENCH: &str = "\
+Examples:
+  What vllm bench serve wrote about a server, compared with its prediction:
+    vllm bench serve --save-result --result-filename result.json ...
+    ridgepoint evaluate bench result.json --serve-command 'vllm serve meta-llama/Llama-3.1-8B-Instruct' --hardware h100
+  By a correction that was fitted to another result of the same server:
+    ridgepoint fit --bench result.json --serve-command 'vllm serve ...' --hardware h100 --out mine.toml
+    ridgepoint evaluate bench other.txt --serve-command 'vllm serve ...' --hardware h100 --correction mine.toml
+
+A text with the printed table 'Serving Benchmark Result' is read like a file. A result that lists its requests \
+(--save-detailed, --output-details) is sent again as it was; of others the lengths are known on average alone.";
+
 pub const FIT: &str = "\
 Examples:
+  From what a load generator said of one's own server, saved as JSON or pasted as text:
+    ridgepoint fit --bench result.json --serve-command 'vllm serve NAME -tp 2' --hardware h100 --out mine.toml
   Fit a correction for any model to serving runs, then predict with it:
     ridgepoint fit --serving runs/ --out mine.toml
     ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 --correction mine.toml

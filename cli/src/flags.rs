@@ -24,6 +24,13 @@ pub struct Flags<R> {
     rows: PhantomData<R>,
 }
 
+impl<R> Flags<R> {
+    /// Flags that another subcommand has under the same names.
+    pub fn of(given: Map<String, Value>) -> Self {
+        Flags { given, rows: PhantomData }
+    }
+}
+
 impl<R: FlagRows> clap::Args for Flags<R> {
     fn augment_args(command: Command) -> Command {
         R::rows().into_iter().fold(command, add)

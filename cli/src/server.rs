@@ -42,6 +42,11 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// A server of a file or a command, with flags over it.
+    pub fn new(config: Option<PathBuf>, serve_command: Option<String>, flags: Flags<OfServer>) -> Self {
+        ServerArgs { config, serve_command, flags }
+    }
+
     /// Finds model and GPU, checks the server and builds its step model; with remarks. Arguments that are not given are those of `logged`.
     /// `outputs` keep off its files.
     ///

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub mod argument_report;
+pub mod bench;
 pub mod calibrate;
 pub mod cold_start;
 mod elastic_net;

@@ -1,4 +1,8 @@
-//! Requests that were sent but have not reached the engine.
+//! Requests that were sent but have not reached the engine, and the front end's event loop, which they share.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are non-negative and bounded")]
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use ridgepoint::{Error, Result};
 
@@ -8,9 +12,85 @@ use crate::workload::limits::MAX_STAGES;
 /// A request on its way to the engine, in the order in which they reach it; of two at once, the one sent first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pending {
+    /// When it reaches the engine; within the loop the delay behind that.
     pub(super) visible_ns: u64,
     pub(super) record: u32,
     pub(super) request: WorkloadRequest,
+}
+
+/// The front end: an event loop of which each of k requests in it gets a k-th, then a delay behind it.
+#[derive(Debug)]
+pub(super) struct FrontEnd {
+    /// Time of the loop that a request takes alone, ns.
+    alone_ns: f64,
+    /// The requests in the loop in the order in which they leave it, which is that in which they came, each with the progress at which it
+    /// leaves.
+    inside: VecDeque<(f64, Pending)>,
+    /// Time of the loop that a request which was in it all along would have had, ns; from 0 again when it is empty.
+    progress_ns: f64,
+    /// When `progress_ns` was counted.
+    now_ns: u64,
+    /// The requests behind the loop.
+    behind: BinaryHeap<Reverse<Pending>>,
+}
+
+impl FrontEnd {
+    /// A front end whose loop takes so long for a request alone; with 0 every request passes at once.
+    pub(super) fn new(alone_us: f64) -> Self {
+        let alone_ns = if alone_us.is_finite() { 1e3 * alone_us.max(0.0) } else { 0.0 };
+        FrontEnd { alone_ns, inside: VecDeque::new(), progress_ns: 0.0, now_ns: 0, behind: BinaryHeap::new() }
+    }
+
+    /// Takes a request in that was sent at its arrival; it reaches the engine so long after it has left the loop.
+    pub(super) fn enter(&mut self, record: u32, request: WorkloadRequest, delay_ns: u64) {
+        let arrival_ns = request.arrival_ns;
+        let pending = Pending { visible_ns: delay_ns, record, request };
+        if self.alone_ns <= 0.0 {
+            self.leave(arrival_ns, pending);
+            return;
+        }
+        self.advance(arrival_ns);
+        self.inside.push_back((self.progress_ns + self.alone_ns, pending));
+    }
+
+    /// The next request that reaches the engine by now.
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<Pending> {
+        self.advance(now_ns);
+        self.behind.peek().filter(|Reverse(first)| first.visible_ns <= now_ns)?;
+        self.behind.pop().map(|Reverse(pending)| pending)
+    }
+
+    /// When to look again, if no request is sent before.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let reaches_ns = self.behind.peek().map(|Reverse(first)| first.visible_ns);
+        [reaches_ns, self.next_leaves_ns()].into_iter().flatten().min()
+    }
+
+    fn leave(&mut self, at_ns: u64, pending: Pending) {
+        let visible_ns = at_ns.saturating_add(pending.visible_ns);
+        self.behind.push(Reverse(Pending { visible_ns, ..pending }));
+    }
+
+    /// When the next request leaves the loop.
+    fn next_leaves_ns(&self) -> Option<u64> {
+        let (due_ns, _) = self.inside.front()?;
+        let left_ns = (due_ns - self.progress_ns).max(0.0) * self.inside.len() as f64;
+        Some(self.now_ns.saturating_add(left_ns.ceil() as u64))
+    }
+
+    /// Lets time pass in the loop.
+    fn advance(&mut self, now_ns: u64) {
+        while let Some(next_ns) = self.next_leaves_ns().filter(|next_ns| *next_ns <= now_ns)
+            && let Some((due_ns, pending)) = self.inside.pop_front()
+        {
+            (self.progress_ns, self.now_ns) = (due_ns, next_ns);
+            self.leave(next_ns, pending);
+        }
+        let passed_ns = now_ns.saturating_sub(self.now_ns) as f64;
+        self.progress_ns =
+            if self.inside.is_empty() { 0.0 } else { self.progress_ns + passed_ns / self.inside.len() as f64 };
+        self.now_ns = self.now_ns.max(now_ns);
+    }
 }
 
 /// Checks the workload's `index`-th request, which must not arrive before `not_before_ns`: its announced time, and the arrival
@@ -36,4 +116,34 @@ pub(super) fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64)
         return refused("number of requests", index as u64, format!("must be below {}", u32::MAX));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(alone_us: f64, delay_us: u64, arrivals_us: &[u64]) -> Vec<(u32, u64)> {
+        let mut front_end = FrontEnd::new(alone_us);
+        for (record, arrival_us) in (0..).zip(arrivals_us) {
+            front_end.enter(record, WorkloadRequest::new(1000 * arrival_us, 1, 1), 1000 * delay_us);
+        }
+        let mut found = Vec::new();
+        while let Some(now_ns) = front_end.next_ns() {
+            found.extend(front_end.take(now_ns).map(|of| (of.record, of.visible_ns / 1000)));
+        }
+        found
+    }
+
+    #[test]
+    fn requests_share_the_loop() {
+        // Alone: 10 µs.
+        assert_eq!(reached(10.0, 0, &[5, 100]), [(0, 15), (1, 110)]);
+        // Four at once take forty.
+        assert_eq!(reached(10.0, 0, &[0, 0, 0, 0]), [(0, 40), (1, 40), (2, 40), (3, 40)]);
+        // The first has 4 µs alone, then half of the loop: 6 µs more take 12. The second has had 6 by then, and 4 alone.
+        assert_eq!(reached(10.0, 0, &[0, 4]), [(0, 16), (1, 20)]);
+        // The delay behind the loop is nobody else's.
+        assert_eq!(reached(10.0, 7, &[0, 0]), [(0, 27), (1, 27)]);
+        assert_eq!(reached(0.0, 7, &[0, 0, 3]), [(0, 7), (1, 7), (2, 10)]);
+    }
 }

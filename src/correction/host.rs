@@ -12,6 +12,11 @@ pub struct HostTimes {
     pub queueing_us: f64,
     /// µs per prompt token before the engine has it: tokenisation. 2 µs, half a million tokens a second.
     pub queueing_us_per_token: f64,
+    /// µs of the front end's event loop per request, in addition to `queueing_us`. Requests that are in it at once share it equally, so
+    /// that n which are sent together all reach the engine n times as late: vLLM's and SGLang's API servers are asyncio loops of one
+    /// thread. None is assumed.
+    #[serde(skip_serializing_if = "is_none")]
+    pub front_end_us: f64,
     /// µs from the end of a step until a client has its token: output processing, detokenisation, streaming to a
     /// busy client. 2.5 ms.
     pub output_token_us: f64,
@@ -26,6 +31,12 @@ pub struct HostTimes {
     pub preemption_us: f64,
     /// µs of the engine's thread per request that is scheduled again after a preemption. None is assumed.
     pub resume_us: f64,
+}
+
+/// Whether a delay is not assumed; files leave it out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_none(us: &f64) -> bool {
+    *us <= 0.0
 }
 
 /// The requests of an iteration that the engine's thread takes time for.
@@ -66,6 +77,7 @@ impl HostTimes {
     pub const NONE: HostTimes = HostTimes {
         queueing_us: 0.0,
         queueing_us_per_token: 0.0,
+        front_end_us: 0.0,
         output_token_us: 0.0,
         scheduling_us: 0.0,
         scheduling_us_per_running: 0.0,
@@ -98,10 +110,11 @@ impl HostTimes {
     }
 
     /// The delays by their keys.
-    pub(super) fn by_key(&mut self) -> [(&'static str, &mut f64); 8] {
+    pub(super) fn by_key(&mut self) -> [(&'static str, &mut f64); 9] {
         [
             ("queueing_us", &mut self.queueing_us),
             ("queueing_us_per_token", &mut self.queueing_us_per_token),
+            ("front_end_us", &mut self.front_end_us),
             ("output_token_us", &mut self.output_token_us),
             ("scheduling_us", &mut self.scheduling_us),
             ("scheduling_us_per_running", &mut self.scheduling_us_per_running),

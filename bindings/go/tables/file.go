@@ -80,6 +80,9 @@ type host struct {
 	SchedulingUsPerRunning float64 `json:"scheduling_us_per_running"`
 	SchedulingUsPerWaiting float64 `json:"scheduling_us_per_waiting"`
 	ResumeUs               float64 `json:"resume_us"`
+
+	// Time of the front end's event loop per request, which all requests in it share.
+	FrontEndUs float64 `json:"front_end_us"`
 }
 
 // Load reads a file.

@@ -8,6 +8,7 @@ use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
 
+use super::bench::Bench;
 use super::capture::Capture;
 use super::scorecard::ScorecardArgs;
 use crate::common::{CorrectionArg, at_least_zero, one_of};
@@ -41,6 +42,9 @@ pub enum Of {
     /// Judge one's own capture request by request: its arrivals, lengths and prefixes are replayed
     #[command(after_help = examples::EVALUATE_CAPTURE)]
     Capture(Box<Capture>),
+    /// Results of a load generator on one's own server: throughput and latencies as it printed them
+    #[command(after_help = examples::EVALUATE_BENCH)]
+    Bench(Box<Bench>),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `ridgepoint evaluate`: compares predictions with measured serving runs, closed loops and traces of steps.
 
 mod args;
+pub mod bench;
 pub mod capture;
 mod judging;
 mod scorecard;
@@ -38,6 +39,7 @@ pub fn run(args: &Evaluate, common: &Common) -> u8 {
         Of::Steps(args) => print(steps(args, common), format),
         Of::Scorecard(args) => print(scorecard::run(args, common), format),
         Of::Capture(args) => print(capture::run(args, common), format),
+        Of::Bench(args) => print(bench::run(args, common), format),
     }
 }
 

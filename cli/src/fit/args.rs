@@ -7,19 +7,33 @@ use clap::{Args, ValueEnum, value_parser};
 use ridgepoint_lab::fit::FittedRows;
 
 use crate::common::one_of;
+use crate::evaluate::bench::BenchLoadArgs;
+use crate::flags::Flags;
 use crate::output::Force;
+use crate::server::ServerArgs;
 
 /// What a correction is fitted on, and where it goes.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Fit {
     /// Sampled steps: traces, tables of `ridgepoint ingest`, or folders of tables; tables of requests with them
-    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "serving")]
-    #[arg(conflicts_with = "serving", help_heading = FITTING)]
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present_any = ["serving", "bench"])]
+    #[arg(conflicts_with_all = ["serving", "bench"], help_heading = FITTING)]
     pub steps: Vec<PathBuf>,
     /// Serving runs: experiments as `ridgepoint evaluate serving` takes them, or folders of them
     #[arg(long, value_name = "DIR", num_args = 1.., help_heading = FITTING)]
     pub serving: Vec<PathBuf>,
+    /// Results of a load generator on one server, as `ridgepoint evaluate bench` takes them, with --serve-command or --config
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "serving", help_heading = FITTING)]
+    pub bench: Vec<PathBuf>,
+    /// The command that started the server of --bench, as in 'vllm serve NAME -tp 2'; --hardware names the GPU
+    #[arg(long, value_name = "LINE", requires = "bench", conflicts_with_all = ["config", "steps", "serving"], help_heading = FITTING)]
+    pub serve_command: Option<String>,
+    /// Server file of --bench, as `ridgepoint simulate` takes it
+    #[arg(long, value_name = "FILE", requires = "bench", conflicts_with_all = ["steps", "serving"], help_heading = FITTING)]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub bench_load: BenchLoadArgs,
     /// For any model, or for one
     #[arg(long, value_enum, default_value_t = FitLevel::Global, value_name = "LEVEL")]
     #[arg(help_heading = FITTING)]
@@ -67,6 +81,21 @@ pub struct Fit {
     /// vLLM's flag of the server, for step files that do not say
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), conflicts_with = "serving")]
     pub max_num_batched_tokens: Option<u32>,
+}
+
+impl Fit {
+    /// The server of `--bench`.
+    pub fn server(&self) -> ServerArgs {
+        let names = [("model", self.model.clone()), ("hardware", self.hardware.clone())];
+        let numbers = [
+            ("tensor_parallel_size", self.tensor_parallel_size),
+            ("max_num_seqs", self.max_num_seqs),
+            ("max_num_batched_tokens", self.max_num_batched_tokens),
+        ];
+        let names = names.into_iter().filter_map(|(name, given)| Some((name.to_owned(), given?.into())));
+        let numbers = numbers.into_iter().filter_map(|(name, given)| Some((name.to_owned(), given?.into())));
+        ServerArgs::new(self.config.clone(), self.serve_command.clone(), Flags::of(names.chain(numbers).collect()))
+    }
 }
 
 const FITTING: &str = "Fitting";

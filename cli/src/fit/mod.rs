@@ -1,6 +1,7 @@
 //! `ridgepoint fit`: fits a correction and writes its file.
 
 mod args;
+mod bench;
 mod files;
 mod serving;
 mod steps;
@@ -12,6 +13,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use ridgepoint::correction::{Level, Source};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
+use ridgepoint_lab::bench::BenchFitReport;
 use ridgepoint_lab::fit::{FitReport, Prior, StepFitReport};
 use ridgepoint_lab::training::Training;
 use serde::Serialize;
@@ -30,6 +32,8 @@ use crate::progress;
 pub enum Fitted {
     /// Of serving runs.
     Serving(FitReport),
+    /// Of results of a load generator.
+    Bench(BenchFitReport),
     /// Of sampled steps.
     Steps(Box<FittedSteps>),
 }
@@ -83,8 +87,11 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let prior = prior(args, &level)?;
     let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let job = Job { args, data_dir, level, prior, bar };
-    let (correction, mut outcome) =
-        if args.steps.is_empty() { serving::fitted(&job, &mut outputs)? } else { steps::fitted(&job, &mut outputs)? };
+    let (correction, mut outcome) = match (args.bench.is_empty(), args.steps.is_empty()) {
+        (false, _) => bench::fitted(&job, &mut outputs, common)?,
+        (true, true) => serving::fitted(&job, &mut outputs)?,
+        (true, false) => steps::fitted(&job, &mut outputs)?,
+    };
     job.bar.finish_and_clear();
     if outcome.missed.is_some() {
         return Ok(outcome);
@@ -106,7 +113,7 @@ fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
     match (args.level, args.model.as_deref()) {
         (FitLevel::Model, Some(model)) => Ok(Level::Model { model: Model::find_in(data_dir, model)?.name }),
         (FitLevel::Model, None) => Err(Failure::usage("--level model needs --model NAME")),
-        (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
+        (FitLevel::Global, Some(_)) if !args.serving.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";
             Err(Failure::usage(message))
         }

@@ -1,10 +1,10 @@
 //! The table of `fit`: its parameters with their priors, and how the solver ended.
 
 use ridgepoint_lab::evaluate::fold::Labels;
-use ridgepoint_lab::fit::{FitReport, KindErrors, StepRunReport, TimeErrors, WindowErrors};
+use ridgepoint_lab::fit::{FitReport, KindErrors, ParameterReport, StepRunReport, TimeErrors, WindowErrors};
 use ridgepoint_lab::solver::Solution;
 
-use super::{Fitted, FittedSteps, training};
+use super::{Fitted, FittedSteps, bench, training};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, four_digits, shown};
 
@@ -12,6 +12,12 @@ impl Report for Fitted {
     fn lay_out(&self, page: &mut Page) {
         match self {
             Fitted::Serving(report) => parameters(page, report),
+            Fitted::Bench(report) => {
+                bench::lay_out(page, report);
+                coefficients(page, &report.parameters);
+                ended(page, &report.solution);
+                report.notes.iter().for_each(|note| page.paragraph("! ", note));
+            }
             Fitted::Steps(fitted) => {
                 let FittedSteps { report, training } = &**fitted;
                 page.paragraph("", &report.verdict.in_words());
@@ -26,8 +32,9 @@ impl Report for Fitted {
     }
 }
 
-fn parameters(page: &mut Page, report: &FitReport) {
-    let rows = Rows::of(&report.parameters)
+/// The fitted coefficients with their priors.
+fn coefficients(page: &mut Page, parameters: &[ParameterReport]) {
+    let rows = Rows::of(parameters)
         .left("coefficient", |of| of.parameter.name.to_owned())
         .left("unit", |of| of.parameter.unit.to_owned())
         .right("prior", |of| format!("{} ± {}", four_digits(of.parameter.prior), four_digits(of.parameter.prior_sd)))
@@ -40,14 +47,23 @@ fn parameters(page: &mut Page, report: &FitReport) {
         });
     page.rows(&rows, &["unit", "sd", "prior"]);
     page.blank();
-    let by_target = report.rows_by_target.iter().map(|(target, rows)| format!("{} {target}", count(*rows)));
-    let by_target = by_target.collect::<Vec<_>>().join(", ");
-    page.paragraph("rows: ", &format!("{} ({by_target})", count(report.rows)));
-    let Solution { converged, iterations, why_stopped, cost_before, cost_after, .. } = &report.solution;
+}
+
+/// How the solver ended.
+fn ended(page: &mut Page, solution: &Solution) {
+    let Solution { converged, iterations, why_stopped, cost_before, cost_after, .. } = solution;
     let ended = if *converged { "converged" } else { "NOT converged" };
     let (before, after) = (four_digits(*cost_before), four_digits(*cost_after));
     let solver = format!("{ended} after {iterations} iterations: {why_stopped}; cost {before} → {after}");
     page.paragraph("solver: ", &solver);
+}
+
+fn parameters(page: &mut Page, report: &FitReport) {
+    coefficients(page, &report.parameters);
+    let by_target = report.rows_by_target.iter().map(|(target, rows)| format!("{} {target}", count(*rows)));
+    let by_target = by_target.collect::<Vec<_>>().join(", ");
+    page.paragraph("rows: ", &format!("{} ({by_target})", count(report.rows)));
+    ended(page, &report.solution);
     if report.parameters.iter().any(|of| !of.identified) {
         let text =
             "the data narrow the prior by less than a third: the coefficient is a belief more than a measurement";
@@ -116,7 +132,7 @@ fn runs(page: &mut Page, runs: &[StepRunReport]) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ridgepoint_lab::fit::{ParameterReport, Target, Widths};
+    use ridgepoint_lab::fit::{Target, Widths};
     use ridgepoint_lab::solver::Parameter;
 
     use super::*;

@@ -24,6 +24,7 @@ mod mock;
 mod planted;
 
 mod accuracy;
+mod bench;
 mod calibrate;
 mod capture;
 mod capture_gaps;

@@ -114,7 +114,7 @@ impl ParameterReport {
     }
 
     /// The report of a host overhead. `sd` is `None` if nothing was measured.
-    pub(super) fn of_host(parameter: Parameter, value: f64, sd: Option<f64>) -> Self {
+    pub(crate) fn of_host(parameter: Parameter, value: f64, sd: Option<f64>) -> Self {
         let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * parameter.prior_sd);
         ParameterReport::new(parameter, value, sd.unwrap_or(parameter.prior_sd), identified)
     }

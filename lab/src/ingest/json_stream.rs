@@ -17,7 +17,7 @@ use serde_json::de::IoRead;
 ///
 /// # Errors
 /// A file that cannot be read; with line and column, a file that is not JSON, is cut short, or holds other objects than `T`.
-pub(super) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<()> {
+pub(crate) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<()> {
     for_each_document(path, |parser, count| {
         let take = &mut |object| {
             count.begin();

@@ -11,7 +11,7 @@ pub mod forward_pass;
 mod hash_chains;
 mod hits;
 pub(crate) mod join;
-mod json_stream;
+pub(crate) mod json_stream;
 mod kv_counts;
 mod kv_events;
 mod kv_transfers;

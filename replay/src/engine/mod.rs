@@ -7,8 +7,7 @@
 
 mod transfers;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
@@ -19,7 +18,7 @@ use super::batch::Batch;
 use super::block_lives::BlockLives;
 use super::clock::{Clock, StepTiming, ns};
 use super::config::EngineConfig;
-use super::front_end::{Pending, check};
+use super::front_end::{FrontEnd, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Event, Events, Observer, Observers, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
@@ -97,7 +96,7 @@ pub(super) fn replay_at(
         own_sampling: Vec::new(),
         preemptions_without_progress: 0,
         reads_without_progress: 0,
-        pending: BinaryHeap::new(),
+        front_end: FrontEnd::new(host.front_end_us),
         records: Vec::new(),
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
@@ -131,7 +130,7 @@ struct Engine<'a> {
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
     /// Requests that the engine cannot see yet.
-    pending: BinaryHeap<Reverse<Pending>>,
+    front_end: FrontEnd,
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
     in_flight: VecDeque<Box<Batch>>,
@@ -191,9 +190,7 @@ impl Engine<'_> {
     fn admit(&mut self) -> Result<()> {
         self.send_until(self.clock.now_ns())?;
         let now_ns = self.clock.now_ns();
-        while self.next_pending_ns().is_some_and(|visible_ns| visible_ns <= now_ns)
-            && let Some(Reverse(pending)) = self.pending.pop()
-        {
+        while let Some(pending) = self.front_end.take(now_ns) {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
@@ -238,19 +235,14 @@ impl Engine<'_> {
             self.gaps.push(new_histogram()?);
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
-        let visible_ns = request.arrival_ns.saturating_add(ns(self.host.queueing_time_us(&prompt)));
-        self.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
+        let queueing_ns = ns(self.host.queueing_time_us(&prompt));
+        self.front_end.enter(index as u32, request, queueing_ns);
         Ok(())
     }
 
     /// Earliest time at which another request reaches the engine.
     fn next_visible_ns(&self) -> Option<u64> {
-        [self.next_pending_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
-    }
-
-    /// Earliest time at which a request that was sent reaches the engine.
-    fn next_pending_ns(&self) -> Option<u64> {
-        self.pending.peek().map(|Reverse(first)| first.visible_ns)
+        [self.front_end.next_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
     /// Schedules a step if there is work for one.
