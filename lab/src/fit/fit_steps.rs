@@ -16,13 +16,13 @@ use super::batch_kind::{BatchKind, Scale, scale_of, scales};
 use super::fit_rows::{FitResult, Prior, distinct, factors, fit_rows, parameters_of};
 use super::freedom::Freedom;
 use super::problem::{FitRow, Problem, Target};
+use super::queue_prices::NUM_QUEUE_PRICES;
 use super::widths::{self, Widths};
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
 use ridgepoint::correction::{Basis, FittedRange};
-use ridgepoint::latency::Queues;
 use ridgepoint::{Correction, Error, Result};
 
 /// Independent rows that count as one in a fit of a single model, because the same rows choose its widths. With 1, 80 to 95 % of the prices planted in
@@ -159,6 +159,9 @@ impl<'a> StepRun<'a> {
         let (rows, sampled) = self.part(range);
         let around = means_around(sampled);
         let terms = |(at, (row, mean)): (usize, (&Interval, &Basis))| {
+            if let Some(sum) = self.rebuilt(rows, sampled, at) {
+                return (BatchKind::Several, sum.scaled(1.0 / row.steps as f64));
+            }
             // The step before is described where it was sampled too; the last step of the interval is not in it then.
             let (own, before) = match self.alignment {
                 Alignment::Own => (true, None),
@@ -178,11 +181,38 @@ impl<'a> StepRun<'a> {
         rows.iter().zip(&around).enumerate().map(terms).collect()
     }
 
+    /// Terms of the mean step of each row of a range where all of its steps are known, else of its sampled step.
+    pub(super) fn known_terms(&self, range: &Range<usize>) -> Vec<Basis> {
+        let (rows, sampled) = self.part(range);
+        let known = |at: usize| {
+            let steps = rows.get(at).map_or(1, |row| row.steps);
+            self.rebuilt(rows, sampled, at).map(|sum| sum.scaled(1.0 / steps as f64)).or(sampled.get(at).copied())
+        };
+        (0..rows.len()).filter_map(known).collect()
+    }
+
+    /// Sum of the terms of all steps that a row's time holds, where those that were not sampled are known.
+    fn rebuilt(&self, rows: &[Interval], sampled: &[Basis], at: usize) -> Option<Basis> {
+        let mut sum = *sampled.get(at)?;
+        let own = self.case.rebuilt(rows.get(at)?)?;
+        sum.add_scaled(&own.others, 1.0);
+        if self.alignment == Alignment::Before {
+            let before = at.checked_sub(1).and_then(|before| rows.get(before).map(|row| (before, row)));
+            let last = before.and_then(|(before, row)| match row.steps {
+                1 => sampled.get(before).copied(),
+                _ => self.case.rebuilt(row).map(|of| of.last),
+            });
+            // Without the step before it is taken to be as the last one.
+            sum.add_scaled(&own.last, -1.0);
+            sum.add_scaled(&last.unwrap_or(own.last), 1.0);
+        }
+        Some(sum)
+    }
+
     /// ln(measured / predicted) of rows with their terms.
     fn errors(&self, rows: &[Described<'_>], by: &Correction) -> Vec<(BatchKind, f64)> {
-        let error = |(row, kind, basis): &Described<'_>| {
-            (*kind, (row.period_us() / by.period_us(basis, &self.case.queues(row))).ln())
-        };
+        let error =
+            |(row, kind, basis): &Described<'_>| (*kind, (row.period_us() / self.case.period_us(by, row, basis)).ln());
         rows.iter().map(error).collect()
     }
 
@@ -212,12 +242,12 @@ impl<'a> StepRun<'a> {
             });
             found.extend(rows.iter().map(|(row, kind, basis)| {
                 let Scale { sd, independent } = scale_of(&scales, *kind);
-                // Steps that were not sampled have the queues of their neighbour.
-                let queues = if includes_scheduling { self.case.queues(row) } else { Queues::default() };
+                // Steps of which nothing is known have the queues of their neighbour.
+                let queues = if includes_scheduling { self.case.queue_counts(row) } else { [0.0; NUM_QUEUE_PRICES] };
                 FitRow {
                     target: Target::StepPeriod,
                     offset: 0.0,
-                    x: factors(basis, 0.0, queues.counts()),
+                    x: factors(basis, 0.0, queues),
                     measured: row.period_us() * self.lifts[*kind as usize],
                     sd,
                     weight: independent,
@@ -232,7 +262,7 @@ impl<'a> StepRun<'a> {
         let rows = self.part(&self.fitted).0.iter().zip(self.terms(&self.fitted));
         let ratio = |(row, (kind, basis)): (_, (BatchKind, Basis))| {
             let row: &Interval = row;
-            (row, kind, row.period_us() / by.period_us(&basis, &self.case.queues(row)))
+            (row, kind, row.period_us() / self.case.period_us(by, row, &basis))
         };
         rows.map(ratio).collect()
     }

@@ -66,7 +66,7 @@ fn error_of(run: &StepRun<'_>, cut: usize, by: &Correction) -> f64 {
         let times: Vec<(f64, f64)> = rows
             .iter()
             .filter(|(_, (of, _))| *of == kind)
-            .map(|(row, (_, basis))| (row.period_us(), by.period_us(basis, &run.case.queues(row))))
+            .map(|(row, (_, basis))| (row.period_us(), run.case.period_us(by, row, basis)))
             .collect();
         let window = |times: &[(f64, f64)]| {
             let (measured, predicted) =

@@ -154,8 +154,8 @@ impl LaterRows {
         });
         let windows = |line: &BlackBox| {
             let of = |run: &StepRun<'_>| {
-                let sampled = run.part(&run.held_out).1;
-                points_of(run, &run.held_out, &|at| sampled.get(at).map_or(0.0, |basis| line_us(line, basis)))
+                let terms = run.known_terms(&run.held_out);
+                points_of(run, &run.held_out, &|at| terms.get(at).map_or(0.0, |basis| line_us(line, basis)))
             };
             WindowErrors::of(
                 &runs.iter().flat_map(of).collect::<Vec<_>>(),
@@ -185,19 +185,16 @@ impl LaterRows {
 }
 
 fn judged(run: &StepRun<'_>, correction: &Correction, simpler: &Simpler) -> Vec<LaterRow> {
-    let time = |kind: RowKind, row: &Interval, basis: &Basis, bound_us: f64| {
-        let queues = run.case.queues(row);
-        LaterRow {
-            kind,
-            waits: queues.num_waiting > 0,
-            measured: row.period_us(),
-            predicted: [
-                Some(correction.time_us(basis).max(bound_us) + correction.queues_us(&queues)),
-                Some(Correction::neutral().time_us(basis).max(bound_us)),
-                simpler.line.as_ref().map(|line| line_us(line, basis)),
-                simpler.mean_us,
-            ],
-        }
+    let time = |kind: RowKind, row: &Interval, basis: &Basis, bound_us: f64| LaterRow {
+        kind,
+        waits: run.case.queues(row).num_waiting > 0,
+        measured: row.period_us(),
+        predicted: [
+            Some(correction.time_us(basis).max(bound_us) + run.case.queues_us(correction, row)),
+            Some(Correction::neutral().time_us(basis).max(bound_us)),
+            simpler.line.as_ref().map(|line| line_us(line, basis)),
+            simpler.mean_us,
+        ],
     };
     let range: &Range<usize> = &run.held_out;
     let rows = run.part(range).0;

@@ -24,17 +24,19 @@ pub struct WindowErrors {
 }
 
 /// Windows of a range: measured and predicted mean time of a step, µs. The prediction is the mean over the sampled steps, none of them
-/// below the roofline, as when steps are judged.
+/// below the roofline, as when steps are judged; over all steps where all are known.
 pub(super) fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
-    let (rows, sampled) = run.part(range);
+    let (rows, terms) = (run.part(range).0, run.known_terms(range));
     let bounds_us = run.bounds_us.get(range.clone()).unwrap_or_default();
     let predicted_us = |at: usize| {
-        correction.time_us(&sampled[at]).max(bounds_us[at]) + correction.queues_us(&run.case.queues(&rows[at]))
+        let bound_us = if run.case.rebuilt(&rows[at]).is_some() { 0.0 } else { bounds_us[at] };
+        correction.time_us(&terms[at]).max(bound_us) + run.case.queues_us(correction, &rows[at])
     };
     points_of(run, range, &predicted_us)
 }
 
-/// Windows of a range: measured mean time of a step and the mean of what is predicted of the sampled steps by their position in it, µs.
+/// Windows of a range: measured mean time of a step and the mean of what is predicted of rows by their position in it, µs. A row counts
+/// with its steps where steps between sampled ones are known, else once.
 pub(super) fn points_of(
     run: &StepRun<'_>,
     range: &Range<usize>,
@@ -42,8 +44,10 @@ pub(super) fn points_of(
 ) -> Vec<(f64, f64)> {
     let rows = run.part(range).0;
     let point = |window: Range<usize>| {
-        let predicted_us: Vec<f64> = window.clone().map(predicted_us).collect();
-        (mean_step_us(&rows[window]), mean(&predicted_us).unwrap_or_default())
+        let weight = |at: usize| if run.case.has_rebuilt() { rows[at].steps as f64 } else { 1.0 };
+        let sum_us = window.clone().map(|at| weight(at) * predicted_us(at)).sum::<f64>();
+        let weights = window.clone().map(weight).sum::<f64>();
+        (mean_step_us(&rows[window]), if weights > 0.0 { sum_us / weights } else { 0.0 })
     };
     windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
 }

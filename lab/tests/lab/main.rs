@@ -29,4 +29,5 @@ mod ingest_tools;
 mod measuring_kit;
 mod planted_prices;
 mod planted_transfers;
+mod sampled_steps;
 mod transfer_recovery;

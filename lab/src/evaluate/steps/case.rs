@@ -1,9 +1,10 @@
 //! A trace ready to be judged: its model compiled for its GPU, and the sampled steps that have a time and requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::between::{RebuiltRow, rebuilt};
 use super::read::ReadRun;
 use super::reconstruct::{Origin, requests};
 use crate::evaluate::case::uncorrected;
@@ -47,6 +48,8 @@ pub struct StepCase {
     /// The correction to judge.
     pub correction: Option<Arc<Correction>>,
     steps: Vec<StepRecord>,
+    /// What the journeys of requests tell of steps that were not sampled, by the position of the step before them.
+    rebuilt: HashMap<usize, RebuiltRow>,
     block_size: u32,
 }
 
@@ -85,7 +88,7 @@ impl StepCase {
     /// # Errors
     /// A deployment that the model cannot have, and a trace without a step that has a time and requests.
     pub fn on(read: ReadRun, server: (&Model, &Hardware, &Deployment), data_dir: Option<&Path>) -> Result<StepCase> {
-        let ReadRun { run, mut dropped, mut notes, own_sampling, is_of_tokens } = read;
+        let ReadRun { run, mut dropped, mut notes, own_sampling, is_of_tokens, journeys } = read;
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
@@ -117,6 +120,14 @@ impl StepCase {
         if is_timed {
             notes.push("times are forward passes on the GPU, without the host's share of a period".to_owned());
         }
+        let rebuilt = rebuilt(&rows, &trace.steps, journeys, &calibrated);
+        if !rebuilt.is_empty() {
+            notes.push(format!(
+                "steps between {} of {} pairs of sampled ones are rebuilt from the journeys of requests",
+                rebuilt.len(),
+                rows.iter().filter(|row| row.steps > 1).count()
+            ));
+        }
         Ok(StepCase {
             labels: Labels {
                 name: trace.run.experiment,
@@ -138,6 +149,7 @@ impl StepCase {
             ideal,
             correction: None,
             steps: trace.steps,
+            rebuilt,
             block_size: deployment.block_size,
         })
     }
@@ -161,6 +173,36 @@ impl StepCase {
     /// The queues of a row's step; 0 where the trace does not count them.
     pub fn queues(&self, row: &Interval) -> Queues {
         self.record(row).map(StepRecord::queues).unwrap_or_default()
+    }
+
+    /// What is known of the steps of a row that were not sampled; `None` where that is nothing.
+    pub fn rebuilt(&self, row: &Interval) -> Option<&RebuiltRow> {
+        self.rebuilt.get(&row.first).filter(|_| row.steps > 1)
+    }
+
+    /// Whether some steps that were not sampled are known.
+    pub fn has_rebuilt(&self) -> bool {
+        !self.rebuilt.is_empty()
+    }
+
+    /// Running, waiting, preempted and resumed requests of a row, as a mean over its steps where these are known, else of its sampled step.
+    pub fn queue_counts(&self, row: &Interval) -> [f64; 4] {
+        let [running, waiting, preempted, resumed] = self.queues(row).counts();
+        let mean_waiting = self.rebuilt(row).and_then(|of| of.mean_waiting);
+        [running, mean_waiting.unwrap_or(waiting), preempted, resumed]
+    }
+
+    /// Share of a row's queues in its period by a correction, µs; 0 for an engine that hides it behind its steps.
+    pub fn queues_us(&self, by: &Correction, row: &Interval) -> f64 {
+        if !by.source.steps_hold_scheduling {
+            return 0.0;
+        }
+        self.queue_counts(row).iter().zip(by.host.queue_prices_us()).map(|(count, price)| count * price).sum()
+    }
+
+    /// Time of a row's period with these terms by a correction, µs.
+    pub fn period_us(&self, by: &Correction, row: &Interval, basis: &Basis) -> f64 {
+        by.time_us(basis) + self.queues_us(by, row)
     }
 
     /// Whether no kernel of the chip was measured: its times are bounds of the datasheet, as those of a CPU are.

@@ -1,5 +1,6 @@
 //! Traces of engine steps as cases, the split into rows to judge and rows to learn from, and the comparison of windows of steps.
 
+pub mod between;
 pub mod case;
 mod from_tokens;
 pub mod judge;

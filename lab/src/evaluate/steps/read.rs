@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::between::Journey;
 use super::from_tokens;
 use crate::ingest::format::Format;
 use crate::ingest::step_table::{self, TableRun};
@@ -33,6 +34,8 @@ pub struct ReadRun {
     pub own_sampling: Vec<OwnSampling>,
     /// Steps are those of token times, whose time is that of the step itself.
     pub is_of_tokens: bool,
+    /// The journeys of its requests, where some of its steps were not sampled.
+    pub journeys: Vec<Journey>,
 }
 
 /// Reads files of any format that [`Format::detect`] knows. `label` adds what a file does not say of a run. Times of a step
@@ -79,6 +82,7 @@ pub fn read_runs(
     }
     data.count_resumed();
     data.find_own_sampling();
+    data.find_journeys();
     if errors.is_empty() { Ok(data) } else { Err(errors) }
 }
 
@@ -105,6 +109,17 @@ impl StepData {
         for run in self.runs.iter_mut().filter(|run| !run.is_of_tokens) {
             let of_run = self.requests.iter().filter(|of| of.run.experiment == run.run.trace.run.experiment);
             run.own_sampling = own_sampling(of_run.flat_map(|of| &of.requests));
+        }
+    }
+
+    /// Finds the journeys through the steps of each run that were not sampled.
+    fn find_journeys(&mut self) {
+        for run in &mut self.runs {
+            let TableRun { trace, periods } = &run.run;
+            if periods.intervals().any(|row| row.steps > 1) {
+                let of_run = self.requests.iter().filter(|of| of.run.experiment == trace.run.experiment);
+                run.journeys = of_run.flat_map(|of| &of.requests).filter_map(Journey::of).collect();
+            }
         }
     }
 
