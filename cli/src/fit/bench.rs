@@ -19,6 +19,11 @@ use crate::text::Page;
 /// Files that cannot be read or hold no result; a server that cannot be, or is another one.
 pub fn fitted(job: &Job<'_>, outputs: &mut Outputs, common: &Common) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, .. } = job;
+    if args.serve_command.is_none() && args.config.is_none() && args.model.is_none() {
+        return Err(Failure::usage(
+            "--bench needs the server: --serve-command 'vllm serve ...' or --config FILE, and --hardware GPU",
+        ));
+    }
     let mut options = Options { data_dir: job.data_dir.map(Into::into), ..Options::default() };
     if let Some(version) = &args.engine_version {
         let (name, own) = version.split_once('-').map_or(("vllm", version.as_str()), |(name, own)| (name, own));

@@ -8,6 +8,22 @@ use super::shell_variables::ShellVariables;
 /// What starts a server.
 const STARTS: [&str; 3] = ["vllm serve", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"];
 
+/// What starts servers whose arguments are not read, with the engine's name and its name in `--engine`.
+const OTHER_STARTS: [(&str, &str, &str); 3] = [
+    ("sglang.launch_server", "SGLang", "sglang"),
+    ("sglang serve", "SGLang", "sglang"),
+    ("trtllm-serve", "TensorRT-LLM", "trtllm"),
+];
+
+/// What to give instead of a text that starts a server of another engine.
+pub(super) fn of_another_engine(text: &str) -> Option<String> {
+    let (start, name, engine) = OTHER_STARTS.into_iter().find(|(start, ..)| text.contains(start))?;
+    Some(format!(
+        "starts {name} ({start}), whose arguments are not read: give the same model, sizes and limits as vLLM's, 'vllm serve NAME -tp N', \
+         and its kernels with the engine {engine}"
+    ))
+}
+
 /// A server that a text starts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Launched {

@@ -7,7 +7,7 @@ use ridgepoint::{Deployment, Error, Result};
 use serde_json::{Map, Value};
 
 use super::arguments::server_arguments;
-use super::launch_text::{Launched, in_manifest, in_script};
+use super::launch_text::{Launched, in_manifest, in_script, of_another_engine};
 use super::shell_variables::variable_of;
 use super::{Beside, KvOffloading, KvTransfersSource, ServerConfig};
 use crate::SchedulerOptions;
@@ -18,6 +18,10 @@ pub(super) fn parse(origin: &str, text: &str, beside: &Beside) -> Result<ServerC
         (Some(launched), value) if value.as_ref().map_or(true, is_script) => {
             return of_launch(origin, launched, beside);
         }
+        (None, value) if value.as_ref().map_or(true, is_script) => match of_another_engine(text) {
+            Some(message) => return Err(Error::parse(origin, message)),
+            None => value?,
+        },
         (_, value) => value?,
     };
     match value {
