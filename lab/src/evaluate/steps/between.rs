@@ -210,10 +210,11 @@ mod tests {
         let journeys = vec![journey(2, 3, 90, 40), journey(12, 13, 15, 301)];
         let steps = [sampled(10, 1, 0), sampled(14, 2, 0), sampled(18, 1, 0), sampled(19, 1, 0)];
         let rows = rows_of(&steps, journeys);
-        let of = |row: usize, term: Term| rows[&row].others.get(term);
+        let counts = |row: usize| {
+            [Term::Steps, Term::Requests, Term::PromptTokens].map(|term| rows[&row].others.get(term).round() as u32)
+        };
         // Steps 11, 12, 13, then 15, 16, 17.
-        assert_eq!([Term::Steps, Term::Requests, Term::PromptTokens].map(|term| of(0, term)), [3.0, 5.0, 301.0]);
-        assert_eq!([Term::Steps, Term::Requests, Term::PromptTokens].map(|term| of(1, term)), [3.0, 4.0, 0.0]);
+        assert_eq!((counts(0), counts(1)), ([3, 5, 301], [3, 4, 0]));
         assert_eq!((rows[&0].last.get(Term::PromptTokens), rows.get(&2)), (151.0, None));
         // The second is queued half a step before it is scheduled: at no step's start does it wait.
         assert_eq!(rows[&0].mean_waiting, Some(0.0));
