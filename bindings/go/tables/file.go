@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strings"
 )
 
 // version is the layout of the files that this package reads.
@@ -81,8 +82,8 @@ type host struct {
 	SchedulingUsPerWaiting float64 `json:"scheduling_us_per_waiting"`
 	ResumeUs               float64 `json:"resume_us"`
 
-	// Time of the front end's event loop per request, which all requests in it share.
-	FrontEndUs float64 `json:"front_end_us"`
+	// Time of the front end's event loop per request, which all requests in it share. Files without it have none.
+	FrontEndUs float64 `json:"front_end_us,omitempty"`
 }
 
 // Load reads a file.
@@ -131,11 +132,13 @@ func missing(prefix string, object json.RawMessage, of reflect.Type) []error {
 	}
 	var found []error
 	for i := 0; i < of.NumField(); i++ {
-		key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
-		if key == "" {
+		key, option, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		kind := of.Field(i).Type
+		value, has := keys[key]
+		// A delay that is 0 may be left out.
+		if key == "" || (option == "omitempty" && !has) {
 			continue
 		}
-		value, has := keys[key]
 		isNull := has && string(value) == "null"
 		if kind.Kind() == reflect.Pointer {
 			if isNull {
