@@ -131,6 +131,7 @@ fn results_that_cannot_be_of_the_server_are_refused() {
     refused(&[("mean_ttft_ms", json!(30_000.0))], &["ttft_mean = 30000 ms is longer than the whole run"]);
     refused(&[("mean_tpot_ms", json!(60.0))], &["requests were in flight on average", "max_concurrency is 10"]);
     refused(&[("total_output_tokens_retokenized", json!(5000))], &["another model's tokenizer"]);
+    refused(&[("completed", json!(1e12))], &["completed = 1000000000000 must be at most 1000000"]);
     refused(&[("duration", json!(0))], &["duration is missing or not above 0"]);
     refused(&[("mean_ttft_ms", Value::Null), ("mean_tpot_ms", Value::Null)], &["neither TTFT nor TPOT nor E2E"]);
     let path = folder.write("notes.txt", "Nothing of the kind: 5\n");

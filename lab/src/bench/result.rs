@@ -188,6 +188,8 @@ fn of_capture(path: &Path) -> Result<BenchResult> {
     result.checked(&origin, None)
 }
 
+/// The most requests of a result that is replayed.
+const MAX_COMPLETED: u64 = 1_000_000;
 /// A mean TPOT may be this many times what the means of E2E and TTFT leave for a token: short answers weigh more in it.
 const SAME_TPOT: (f64, f64) = (0.5, 3.0);
 /// Two counts of tokens may differ by this share.
@@ -215,6 +217,9 @@ impl BenchResult {
         let mut problems = Vec::new();
         let name = &self.name;
         let duration_ms = 1e3 * self.duration_s;
+        if self.completed > MAX_COMPLETED {
+            problems.push(format!("{name}: completed = {} must be at most {MAX_COMPLETED}", self.completed));
+        }
         for (metric, ms) in self.measured.iter().map(|(_, metric, ms)| (metric, ms)) {
             if ms > duration_ms * 1.01 {
                 problems.push(format!("{name}: {metric} = {ms:.0} ms is longer than the whole run, {duration_ms:.0} ms: two clocks, or two runs"));
