@@ -34,6 +34,11 @@ fn version(value: &Value) -> Option<Value> {
     Engine::parse("vllm", Some(&text)).map(|_| text.into())
 }
 
+/// The engine of a name as runs and flags have it: `vllm-0.14` and `sglang-0.5`, or a version of vLLM by itself; `None` for any other.
+pub fn engine_named(text: &str) -> Option<Engine> {
+    Engine::parse(text, None).or_else(|| Engine::parse("vllm", Some(text)))
+}
+
 /// All arguments of a prediction.
 pub fn prediction_arguments() -> ArgumentRows {
     ArgumentRows::new(&[PREDICTION_ARGUMENTS], Engines::ALL)

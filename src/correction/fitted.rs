@@ -138,12 +138,6 @@ impl Correction {
         basis.time_us(&self.coefficients)
     }
 
-    /// Time of a period with these terms and queues, µs: the step, and what its queues take of the host's thread where that is part
-    /// of the periods that were fitted.
-    pub fn period_us(&self, basis: &Basis, queues: &Queues) -> f64 {
-        self.time_us(basis) + self.queues_us(queues)
-    }
-
     /// Share of the queues in a period, µs; 0 for an engine that hides it behind its steps.
     pub fn queues_us(&self, queues: &Queues) -> f64 {
         if self.source.steps_hold_scheduling { self.host.queues_us(queues) } else { 0.0 }

@@ -101,7 +101,7 @@ pub fn cases(
 /// Judges results.
 ///
 /// # Errors
-/// Files that cannot be read or hold no result; a server that does not fit or is another one.
+/// Files that cannot be read or hold no result; a server that does not fit on its GPUs; results of another server.
 pub fn run(args: &Bench, common: &Common) -> Result<Outcome<BenchReport>, Failure> {
     let options = args.prediction.options(common)?;
     let mut outputs = Outputs::new(common, crate::output::Force::default());

@@ -3,6 +3,7 @@
 use ridgepoint::correction::{Level, Source};
 use ridgepoint::{Correction, CorrectionChoice, Options};
 use ridgepoint_lab::bench::{BenchFit, BenchFitReport, fit_bench};
+use ridgepoint_lab::prediction::engine_named;
 use ridgepoint_replay::server_config::ServedEngine;
 use serde_json::Map;
 
@@ -16,7 +17,7 @@ use crate::text::Page;
 /// Fits on results of one server.
 ///
 /// # Errors
-/// Files that cannot be read or hold no result; a server that cannot be, or is another one.
+/// Files that cannot be read or hold no result; a server that does not fit on its GPUs; results of another server.
 pub fn fitted(job: &Job<'_>, outputs: &mut Outputs, common: &Common) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, .. } = job;
     if args.serve_command.is_none() && args.config.is_none() && args.model.is_none() {
@@ -26,8 +27,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs, common: &Common) -> Result<(
     }
     let mut options = Options { data_dir: job.data_dir.map(Into::into), ..Options::default() };
     if let Some(version) = &args.engine_version {
-        let (name, own) = version.split_once('-').map_or(("vllm", version.as_str()), |(name, own)| (name, own));
-        options.engine = ridgepoint::Engine::parse(name, Some(own)).ok_or_else(|| {
+        options.engine = engine_named(version).filter(|engine| engine.version().is_some()).ok_or_else(|| {
             Failure::usage(format!(
                 "--engine-version {version}: must be a version of vLLM such as 0.19, or sglang-0.5 or trtllm-1.0"
             ))

@@ -93,7 +93,7 @@ pub struct BenchFit {
 /// Fits the terms to all results, and to all but each of them where there are several. `done` is called after each replay.
 ///
 /// # Errors
-/// As [`ridgepoint_replay::replay`]; results without a figure that is fitted.
+/// Those of [`ridgepoint_replay::replay`].
 pub fn fit_bench(cases: &[BenchCase], around: &Correction, done: &dyn Fn()) -> Result<BenchFit> {
     let all: Vec<&BenchCase> = cases.iter().collect();
     let before = rows_of(&all, around, done)?;

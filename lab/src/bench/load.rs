@@ -51,7 +51,7 @@ impl BenchLoad {
         let number = result.completed;
         let [prompt, output] = [result.prompt_tokens, result.output_tokens].map(|sum| sum as f64 / number as f64);
         let lengths = format!("{prompt:.0} prompt and {output:.0} output tokens on average");
-        let (listed, said) = if result.requests.is_empty() {
+        let (mut listed, said) = if result.requests.is_empty() {
             let (spread, why) = spread.map_or_else(|| guessed(prompt, output), |spread| (spread, "as given"));
             let said = match spread {
                 LengthSpread::Equal => format!("{lengths}, taken as all equal ({why})"),
@@ -62,12 +62,9 @@ impl BenchLoad {
             (result.requests.clone(), format!("{lengths}, each as listed"))
         };
         let has_times = listed.iter().all(|of| of.sent_s.is_some());
-        let in_order = |listed: &[ListedRequest]| {
-            let mut listed = listed.to_vec();
+        if has_times {
             listed.sort_by(|a, b| a.sent_s.unwrap_or(0.0).total_cmp(&b.sent_s.unwrap_or(0.0)));
-            listed
-        };
-        let listed = if has_times { in_order(&listed) } else { listed };
+        }
         let from_s = listed.first().and_then(|of| of.sent_s).unwrap_or(0.0);
         let request = |of: &ListedRequest| {
             let at_ns = of.sent_s.map_or(0.0, |at| (at - from_s) * 1e9);
@@ -78,11 +75,11 @@ impl BenchLoad {
         let longest = requests.iter().map(|of| of.num_prompt_tokens.saturating_add(of.num_output_tokens)).max();
         let mut starts = GeneratedLoad { burstiness: result.burstiness, ..GeneratedLoad::default() };
         let sent = match (result.max_concurrency, result.request_rate) {
-            (Some(most), _) if result.request_rate.is_none() => {
+            (Some(most), None) => {
                 starts.concurrency = Some(most);
                 format!("{most} in flight")
             }
-            (_, None) if has_times => "sent at their own times".to_owned(),
+            (None, None) if has_times => "sent at their own times".to_owned(),
             (most, Some(_)) if has_times => {
                 let limit =
                     most.map_or_else(String::new, |most| format!(" (its limit of {most} in flight held some back)"));
@@ -94,7 +91,7 @@ impl BenchLoad {
                     most.map_or_else(String::new, |most| format!("; its limit of {most} in flight is not replayed"));
                 format!("{rate} a second{limit}")
             }
-            (_, None) => {
+            (None, None) => {
                 starts.concurrency = u32::try_from(number).ok();
                 "all sent at once".to_owned()
             }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ridgepoint::input::{FileKind, check};
 use ridgepoint::{Error, Result};
+use ridgepoint_replay::Distribution;
 use ridgepoint_replay::input::head;
 use ridgepoint_replay::vllm_bench::is_result;
 use serde_json::{Map, Value};
@@ -14,7 +15,6 @@ use crate::evaluate::metric::{Metric, Statistic};
 use crate::ingest::RequestRow;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
-use crate::stats::{mean, quantile};
 
 /// A request as a result lists it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,16 +148,11 @@ fn of_capture(path: &Path) -> Result<BenchResult> {
         ));
     };
     let mut measured = Vec::new();
-    let mut add = |latency, mut ms: Vec<f64>| {
-        ms.sort_by(f64::total_cmp);
-        let of = |statistic| match statistic {
-            Statistic::Mean => mean(&ms),
-            Statistic::P50 => quantile(&ms, 0.5),
-            Statistic::P90 => quantile(&ms, 0.9),
-            Statistic::P99 => quantile(&ms, 0.99),
-        };
-        let figures = Statistic::ALL.into_iter().filter_map(|statistic| Some((statistic, of(statistic)?)));
-        measured.extend(figures.map(|(statistic, ms)| ((WHOLE_RUN, Metric { latency, statistic }), ms)));
+    let mut add = |latency, ms: Vec<f64>| {
+        let of = Distribution::of(ms);
+        let figure =
+            |statistic: Statistic| Some(((WHOLE_RUN, Metric { latency, statistic }), statistic.of(of.as_ref()?)));
+        measured.extend(Statistic::ALL.into_iter().filter_map(figure));
     };
     add(Metric::TTFT_MEAN.latency, rows.iter().map(|(sent, first, ..)| (first - sent) * 1e3).collect());
     add(Metric::E2E_MEAN.latency, rows.iter().map(|(sent, _, last, ..)| (last - sent) * 1e3).collect());

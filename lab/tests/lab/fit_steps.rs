@@ -7,6 +7,7 @@ use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 use ridgepoint::correction::{Level, Term};
 use ridgepoint::{Correction, CorrectionChoice, EfficiencyMode};
+use ridgepoint_lab::evaluate::steps::between::Journey;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
@@ -40,6 +41,11 @@ fn composition(random: &mut Pcg64) -> Vec<StepRecord> {
 
 /// A run of Llama-3.1-8B on an H100.
 pub fn case_of(steps: Vec<StepRecord>) -> StepCase {
+    case_with(steps, Vec::new())
+}
+
+/// The same with the journeys of its requests.
+pub fn case_with(steps: Vec<StepRecord>, journeys: Vec<Journey>) -> StepCase {
     let run = Run {
         experiment: "made up".to_owned(),
         model: Some("llama-3.1-8b".to_owned()),
@@ -49,7 +55,7 @@ pub fn case_of(steps: Vec<StepRecord>) -> StepCase {
     };
     let trace = StepTrace { run, steps };
     let run = TableRun { periods: periods(&trace, &Cleaning::default()), trace };
-    let read = ReadRun { run, ..ReadRun::default() };
+    let read = ReadRun { run, journeys, ..ReadRun::default() };
     StepCase::new(read, "none", None).unwrap()
 }
 

@@ -5,11 +5,10 @@ use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 use ridgepoint::correction::{Level, Term};
 use ridgepoint_lab::evaluate::steps::between::Journey;
-use ridgepoint_lab::evaluate::steps::case::StepCase;
-use ridgepoint_lab::evaluate::steps::read::ReadRun;
 use ridgepoint_lab::fit::{Prior, StepRun, fit_with_scatter};
-use ridgepoint_lab::ingest::step_table::TableRun;
-use ridgepoint_lab::ingest::{Cleaning, RequestRow, Run, StepRecord, StepTrace, Whole, periods};
+use ridgepoint_lab::ingest::{RequestRow, StepRecord, Whole};
+
+use crate::fit_steps::{case_of, case_with};
 
 struct Served {
     prompt: u32,
@@ -63,30 +62,17 @@ fn served(seed: u64) -> (Vec<StepRecord>, Vec<RequestRow>) {
     (steps, rows)
 }
 
-fn case(steps: Vec<StepRecord>, journeys: Vec<Journey>) -> StepCase {
-    let run = Run {
-        experiment: "made up".to_owned(),
-        model: Some("llama-3.1-8b".to_owned()),
-        hardware: Some("h100".to_owned()),
-        tensor_parallel_size: Some(1),
-        ..Run::default()
-    };
-    let trace = StepTrace { run, steps };
-    let run = TableRun { periods: periods(&trace, &Cleaning::default()), trace };
-    StepCase::new(ReadRun { run, journeys, ..ReadRun::default() }, "none", None).unwrap()
-}
-
 #[test]
 fn a_tenth_of_the_steps_with_journeys_is_as_good_as_all_of_them() {
     let (steps, rows) = served(5);
-    let whole = case(steps.clone(), Vec::new());
+    let whole = case_of(steps.clone());
     let mut random = Pcg64::seed_from_u64(9);
     let tenth: Vec<StepRecord> = steps[..5800].iter().filter(|_| random.random_bool(0.1)).cloned().collect();
     let journeys: Vec<Journey> = rows.iter().filter_map(Journey::of).collect();
     assert!(journeys.len() > 300);
     // Mean time of all steps with prompts, and of all others, over what is measured.
     let errors = |journeys: Vec<Journey>| {
-        let sampled = case(tenth.clone(), journeys);
+        let sampled = case_with(tenth.clone(), journeys);
         let prior = Prior::of_one_model().unwrap();
         let mut runs = [StepRun::new(&sampled, 0..sampled.rows.len(), 0..0, &prior)];
         let level = Level::Model { model: "llama-3.1-8b".to_owned() };

@@ -36,7 +36,7 @@ pub fn certificate(name: &str, last_year: i32) -> Certificate {
     }
 }
 
-/// An authority that shows its own certificate, as that of a server.
+/// A certificate authority whose own certificate the server presents.
 pub fn authority(name: &str) -> Certificate {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();

@@ -42,7 +42,7 @@ fn is_script(yaml: &Value) -> bool {
     }
 }
 
-/// Reads the arguments of a server that the text starts.
+/// Reads the arguments of the command that starts a server.
 fn of_launch(origin: &str, launched: Launched, beside: &Beside) -> Result<ServerConfig> {
     let rows = server_arguments();
     let whole = |name: String| match rows.name_of(&name) {

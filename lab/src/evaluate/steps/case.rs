@@ -11,6 +11,7 @@ use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
 use crate::evaluate::report::sort_out;
 use crate::ingest::{DropReason, Dropped, Interval, Run, StepRecord};
+use crate::prediction::engine_named;
 use ridgepoint::correction::Basis;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::Queues;
@@ -244,9 +245,7 @@ pub(in crate::evaluate) fn note_on_sampling(own: &[OwnSampling]) -> Option<Strin
 
 /// The engine of a trace; without a version the newest that has kernels of its own for the GPU.
 fn engine_of(run: &Run) -> Engine {
-    let named = run.engine_version.as_deref();
-    let parsed = named.and_then(|text| Engine::parse(text, None).or_else(|| Engine::parse("vllm", Some(text))));
-    parsed.unwrap_or_default()
+    run.engine_version.as_deref().and_then(engine_named).unwrap_or_default()
 }
 
 /// Model, GPU and deployment of a trace. A note says what was assumed.
