@@ -8,7 +8,7 @@ use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::evaluate::experiment::Experiment;
 use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::read::{StepData, read_runs};
-use ridgepoint_lab::fit::{FittedRows, Prior, fit_cases, host_delays};
+use ridgepoint_lab::fit::{Captured, DelaysOfRuns, FittedRows, Prior, fit_cases};
 use ridgepoint_lab::ingest::Run;
 use ridgepoint_lab::training::Training;
 
@@ -71,11 +71,11 @@ pub fn fit_steps(bytes: &[u8]) {
         Ok(())
     };
     let Ok(data) = read_runs(&files, None, true, &label) else { return };
-    let delays = host_delays(&data);
+    let delays = DelaysOfRuns::of(&data);
     let StepData { runs, requests } = data;
     let (cases, _) = step_cases(runs, "none", None);
-    let fitted =
-        fit_cases("fuzzed", (&cases, &delays), &Prior::of_any_model(), &Level::Global, FittedRows::Judged, &|| ());
+    let captured = Captured { cases: &cases, delays: &delays, clients: None };
+    let fitted = fit_cases("fuzzed", captured, &Prior::of_any_model(), &Level::Global, FittedRows::Judged, &|| ());
     let Ok((correction, mut report)) = fitted else { return };
     // They are not printed, and some have no end.
     report.fit.parameters.iter_mut().for_each(|of| of.parameter.bounds = (0.0, 0.0));

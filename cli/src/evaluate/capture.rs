@@ -15,10 +15,11 @@ use ridgepoint_lab::evaluate::report::MetricRow;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
 use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
-    FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays, unlike_the_fitted,
+    Captured, Clients, DelaysOfRuns, FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, unlike_the_fitted,
 };
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::training::{QueueRow, queue_rows};
+use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::workload::check_memory;
 
 use super::table::{absolute, signed};
@@ -89,7 +90,8 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     check_model(captured.run.model.as_deref(), &model, common)?;
     let (mut coefficients, mut others) = (None, None);
     if !args.fit_from.is_empty() {
-        let (correction, report, waits) = fitted(args, (&model, &hardware, &deployment), common, &mut notes)?;
+        let server = (&model, &hardware, &deployment);
+        let (correction, report, waits) = fitted(args, server, &engine.config, common, &mut notes)?;
         let data = correction.source.data.clone();
         notes.push(format!("fitted on {data}: {}", report.verdict.in_words()));
         notes.extend(report.verdict.remarks);
@@ -124,6 +126,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
 fn fitted(
     args: &Capture,
     server: (&Model, &Hardware, &Deployment),
+    engine: &EngineConfig,
     common: &Common,
     notes: &mut Vec<String>,
 ) -> Result<(Correction, StepFitReport, Vec<QueueRow>), Failure> {
@@ -132,14 +135,21 @@ fn fitted(
     for run in &data.runs {
         check_model(run.run.trace.run.model.as_deref(), model, common)?;
     }
-    let (delays, StepData { runs, requests }) = (host_delays(&data), data);
+    let (delays, StepData { runs, requests }) = (DelaysOfRuns::of(&data), data);
     let case = |run| StepCase::on(run, server, common.data_dir());
     let cases = runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?;
     let prior = Prior::of_one_model()?;
     let level = Level::Model { model: model.name.clone() };
+    let clients = match (cases.as_slice(), requests.as_slice()) {
+        ([_], [of_run]) => {
+            Some(Clients { requests: of_run.requests.clone(), engine: engine.clone(), is_assumed: false })
+        }
+        _ => None,
+    };
+    let captured = Captured { cases: &cases, delays: &delays, clients: clients.as_ref() };
     let bar = progress::bar(cases.len() as u64, "fit [{bar:30}] {pos} of {len} runs, {elapsed}");
     let (correction, report) =
-        fit_cases(&names.join(", "), (&cases, &delays), &prior, &level, FittedRows::Judged, &|| bar.inc(1))?;
+        fit_cases(&names.join(", "), captured, &prior, &level, FittedRows::Judged, &|| bar.inc(1))?;
     bar.finish_and_clear();
     let waits = cases.iter().flat_map(|case| queue_rows(case, &requests).0).collect();
     Ok((correction, report, waits))

@@ -1,14 +1,17 @@
 //! The arguments of `fit`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, value_parser};
 
+use ridgepoint::Options;
 use ridgepoint_lab::fit::FittedRows;
+use ridgepoint_lab::prediction::engine_named;
 
 use crate::common::one_of;
 use crate::evaluate::bench::BenchLoadArgs;
 use crate::flags::Flags;
+use crate::outcome::Failure;
 use crate::output::Force;
 use crate::server::ServerArgs;
 
@@ -26,11 +29,12 @@ pub struct Fit {
     /// Results of a load generator on one server, as `ridgepoint evaluate bench` takes them, with --serve-command or --config
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "serving", help_heading = FITTING)]
     pub bench: Vec<PathBuf>,
-    /// The command that started the server of --bench, as in 'vllm serve NAME -tp 2'; --hardware names the GPU
-    #[arg(long, value_name = "LINE", requires = "bench", conflicts_with_all = ["config", "steps", "serving"], help_heading = FITTING)]
+    /// The command that started the server of --bench or --steps, as in 'vllm serve NAME -tp 2'; --hardware names the GPU. With --steps it
+    /// is the server on which the requests of the run are replayed, to judge what clients see [default there: what the capture shows]
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["config", "serving"], help_heading = FITTING)]
     pub serve_command: Option<String>,
-    /// Server file of --bench, as `ridgepoint simulate` takes it
-    #[arg(long, value_name = "FILE", requires = "bench", conflicts_with_all = ["steps", "serving"], help_heading = FITTING)]
+    /// Server file of --bench or --steps, as `ridgepoint simulate` takes it
+    #[arg(long, value_name = "FILE", conflicts_with = "serving", help_heading = FITTING)]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub bench_load: BenchLoadArgs,
@@ -84,7 +88,23 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The server of `--bench`.
+    /// The options of a prediction by the engine of `--engine-version`.
+    ///
+    /// # Errors
+    /// An engine or a version that is not known.
+    pub fn engine_options(&self, data_dir: Option<&Path>) -> Result<Options, Failure> {
+        let mut options = Options { data_dir: data_dir.map(Into::into), ..Options::default() };
+        if let Some(version) = &self.engine_version {
+            options.engine = engine_named(version).filter(|engine| engine.version().is_some()).ok_or_else(|| {
+                Failure::usage(format!(
+                    "--engine-version {version}: must be a version of vLLM such as 0.19, or sglang-0.5 or trtllm-1.0"
+                ))
+            })?;
+        }
+        Ok(options)
+    }
+
+    /// The server of `--bench` or `--steps`.
     pub fn server(&self) -> ServerArgs {
         let names = [("model", self.model.clone()), ("hardware", self.hardware.clone())];
         let numbers = [

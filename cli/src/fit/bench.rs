@@ -1,9 +1,8 @@
 //! `ridgepoint fit --bench`: a correction of one's own server from results of a load generator.
 
 use ridgepoint::correction::{Level, Source};
-use ridgepoint::{Correction, CorrectionChoice, Options};
+use ridgepoint::{Correction, CorrectionChoice};
 use ridgepoint_lab::bench::{BenchFit, BenchFitReport, fit_bench};
-use ridgepoint_lab::prediction::engine_named;
 use ridgepoint_replay::server_config::ServedEngine;
 use serde_json::Map;
 
@@ -25,14 +24,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs, common: &Common) -> Result<(
             "--bench needs the server: --serve-command 'vllm serve ...' or --config FILE, and --hardware GPU",
         ));
     }
-    let mut options = Options { data_dir: job.data_dir.map(Into::into), ..Options::default() };
-    if let Some(version) = &args.engine_version {
-        options.engine = engine_named(version).filter(|engine| engine.version().is_some()).ok_or_else(|| {
-            Failure::usage(format!(
-                "--engine-version {version}: must be a version of vLLM such as 0.19, or sglang-0.5 or trtllm-1.0"
-            ))
-        })?;
-    }
+    let mut options = args.engine_options(job.data_dir)?;
     options.correction = CorrectionChoice::from(args.prior.as_deref().unwrap_or("auto"));
     let (served, engine, mut notes): (_, ServedEngine, _) = args.server().open(&options, Map::new(), outputs)?;
     let cases = cases(args.bench_load.read(&args.bench)?, &served, &engine, args.bench_load.lengths, common)?;

@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod clients;
 mod files;
 mod serving;
 mod steps;

@@ -1,14 +1,15 @@
 //! `ridgepoint fit --steps`: fits a correction to sampled steps, and host overheads to the requests of the same runs.
 
-use ridgepoint::Correction;
 use ridgepoint::correction::Level;
+use ridgepoint::{Correction, Error};
 use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::StepData;
-use ridgepoint_lab::fit::{fit_cases, host_delays};
+use ridgepoint_lab::fit::{Captured, DelaysOfRuns, fit_cases};
 use ridgepoint_lab::training::Training;
 
+use super::clients::{check_server, clients, named_server};
 use super::files::read;
 use super::{Fitted, FittedSteps, Job};
 use crate::hint;
@@ -24,17 +25,36 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     let Job { args, bar, level, prior, .. } = job;
     let mut notes = Vec::new();
     let (data, files) = read(args, job.data_dir, &mut notes)?;
-    let (delays, StepData { runs, requests }) = (host_delays(&data), data);
+    let options = args.engine_options(job.data_dir)?;
+    let (served, engine) = match named_server(args, &options, outputs)? {
+        Some((served, engine, remarks)) => {
+            notes.extend(remarks);
+            (Some(served), Some(engine))
+        }
+        None => (None, None),
+    };
+    let (delays, StepData { runs, requests }) = (DelaysOfRuns::of(&data), data);
     outputs.reads(runs.iter().flat_map(|of| [&of.run.trace.run.model, &of.run.trace.run.hardware]).flatten());
-    let (cases, refused) = step_cases(runs, "none", job.data_dir);
+    let single = runs.first().filter(|_| runs.len() == 1).map(|run| run.run.trace.run.clone());
+    let (cases, refused) = match &served {
+        Some(served) => {
+            check_server(&runs, served, job.data_dir)?;
+            let server = (&served.model, &served.hardware, &served.deployment);
+            let case = |run| StepCase::on(run, server, job.data_dir);
+            (runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?, Vec::new())
+        }
+        None => step_cases(runs, "none", job.data_dir),
+    };
     let skipped = hint::skipped(refused);
     check(&cases, &skipped, level)?;
     notes.extend(skipped.iter().map(|one| format!("{}: left out: {}", one.id, one.reason)));
+    let clients = clients((&cases, &requests), single, engine, &options, (outputs, &mut notes));
 
     bar.set_length(cases.len() as u64);
     bar.set_message("runs");
+    let captured = Captured { cases: &cases, delays: &delays, clients: clients.as_ref() };
     let (mut correction, mut report) =
-        fit_cases(&files.join(", "), (&cases, &delays), prior, level, args.split, &|| bar.inc(1))?;
+        fit_cases(&files.join(", "), captured, prior, level, args.split, &|| bar.inc(1))?;
     job.describe(&mut correction.source);
     report.source = correction.source.clone();
     if !report.fit.solution.converged {

@@ -88,9 +88,10 @@ fn kinds(page: &mut Page, kinds: &[KindErrors]) {
         .right("median of one", |of| format!("{:.1} %", of.correction.median_ape_pct))
         .right("mean by operators", |of| percent(of.operators.mean_pct))
         .right("by a line", |of| mean_of(of.line))
+        .right("by trees", |of| mean_of(of.trees))
         .right("by the mean", |of| mean_of(of.mean));
-    page.rows(&table, &["by the mean", "median of one"]);
-    page.line("errors of single times, predicted over measured");
+    page.rows(&table, &["by the mean", "median of one", "by trees"]);
+    page.line("errors of single times, predicted over measured; times of requests are replayed");
     page.blank();
 }
 

@@ -1,10 +1,12 @@
-//! Fits a correction to traces and judges it by rows that were held out. Uses `fit_steps`, `step_scatter`, `host_from_traces`,
+//! Fits a correction to traces and judges it by rows that were held out. Uses `fit_steps`, `step_scatter`, `host_from_traces`, `clients`,
 //! `verdict`.
 
+use super::clients::Clients;
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
-use super::host_from_traces::host_from_delays;
+use super::host_from_traces::{DelaysOfRuns, LEAST_REQUESTS, host_from_delays};
 use super::mean_step::lift;
+use super::report::HostFit;
 use super::step_scatter::{StepFitReport, StepRunReport, fit_level, scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
@@ -34,6 +36,17 @@ impl FittedRows {
     }
 }
 
+/// What a correction is fitted to and judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Captured<'a> {
+    /// Runs of steps.
+    pub cases: &'a [StepCase],
+    /// Delays of their requests.
+    pub delays: &'a DelaysOfRuns,
+    /// The requests of a single run, for what clients see.
+    pub clients: Option<&'a Clients>,
+}
+
 /// Fits a correction of `level` to the steps of traces, and host overheads to the delays of their requests. `origin` names the data;
 /// `done` is called after each trace.
 ///
@@ -41,12 +54,13 @@ impl FittedRows {
 /// As [`fit_with_scatter`](super::fit_with_scatter).
 pub fn fit_cases(
     origin: &str,
-    (cases, delays): (&[StepCase], &HostDelays),
+    captured: Captured<'_>,
     prior: &Prior,
     level: &Level,
     rows: FittedRows,
     done: &dyn Fn(),
 ) -> Result<(Correction, StepFitReport)> {
+    let Captured { cases, delays, clients } = captured;
     let mut step_runs = Vec::with_capacity(cases.len());
     for fold in folds(cases, StepSplit::Temporal { judge_from: FIRST })? {
         let end = fold.judged.case.rows.len();
@@ -58,17 +72,20 @@ pub fn fit_cases(
     let remark = lift(origin, &mut step_runs, prior, level, &mut fitted)?;
     let (scatter, scatter_note) = scatter(origin, &step_runs, prior, &fitted.correction)?;
     fitted.correction.scatter = scatter;
-    let mut verdict = Verdict::of(&step_runs, &fitted.correction, &fitted.report.parameters);
+    let first = if rows == FittedRows::All { &delays.all } else { &delays.first };
+    let mut host = host_of((first, clients), &step_runs, &fitted.correction);
+    let judged = Correction { host: host.times, ..fitted.correction.clone() };
+    let mut verdict = Verdict::of(&step_runs, &judged, &fitted.report.parameters, clients);
     let runs = step_runs.iter().map(|run| StepRunReport::of(run, &fitted.correction)).collect();
     if rows == FittedRows::Judged && verdict.held_out.is_some() {
         step_runs.iter_mut().for_each(StepRun::fit_all);
         fitted = fit_level(origin, &mut step_runs, prior, level)?;
         fitted.correction.scatter = scatter;
+        host = host_of((&delays.all, clients), &step_runs, &fitted.correction);
     }
     fitted.report.notes.push(scatter_note);
     let FitResult { mut correction, mut report } = fitted;
     verdict.remarks.extend(remark);
-    let host = host_from_delays(delays, &correction.host);
     correction.host = host.times;
     report.replace_host(host);
     for note in cases.iter().flat_map(|case| &case.notes) {
@@ -80,4 +97,31 @@ pub fn fit_cases(
     rows.in_words().clone_into(&mut correction.source.split);
     let report = StepFitReport { verdict, fit: report, runs, source: correction.source.clone() };
     Ok((correction, report))
+}
+
+/// The delays around the engine: those that the requests' times tell, else what their TTFT leaves over the replay.
+fn host_of(
+    (delays, clients): (&HostDelays, Option<&Clients>),
+    runs: &[StepRun<'_>],
+    correction: &Correction,
+) -> HostFit {
+    let mut delays = delays.clone();
+    let mut notes = Vec::new();
+    if let (Some(clients), [run], true) = (clients, runs, delays.arrival_to_queued_us.len() < LEAST_REQUESTS) {
+        match clients.delays(run, correction, run.held_out_from_ns()) {
+            Ok(found) if found.len() >= LEAST_REQUESTS => {
+                notes.push(format!(
+                    "queueing_us is what the TTFT of {} requests leaves over the replay, as the capture does not say when they were queued: \
+                     it holds what output_token_us lacks, and is not separable from it",
+                    found.len()
+                ));
+                delays.arrival_to_queued_us = found;
+            }
+            Ok(_) => {}
+            Err(error) => notes.push(format!("TTFT tells nothing of delays before the queue: {error}")),
+        }
+    }
+    let mut host = host_from_delays(&delays, &correction.host);
+    host.notes.extend(notes);
+    host
 }

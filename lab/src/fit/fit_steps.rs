@@ -104,6 +104,12 @@ impl<'a> StepRun<'a> {
         (self.fitted, self.held_out) = (0..end, end..end);
     }
 
+    /// When the first row that was held out begins; `None` if none was.
+    pub(super) fn held_out_from_ns(&self) -> Option<u64> {
+        let first = self.part(&self.held_out).0.first()?;
+        self.case.record(first).map(|step| step.start_ns)
+    }
+
     /// Whether a time holds the host's share of a period. Asynchronous scheduling hides it behind the step before, and a timed forward
     /// pass has none.
     pub fn includes_scheduling(&self) -> bool {

@@ -5,6 +5,7 @@ use nalgebra::{Matrix2, Vector2};
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::{HostFit, ParameterReport};
 use crate::evaluate::steps::read::StepData;
+use crate::evaluate::steps::split::FIRST;
 use crate::huber;
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{DropReason, HostDelays, RequestRow, RequestTrace};
@@ -14,7 +15,7 @@ use ridgepoint::latency::HostTimes;
 use ridgepoint::units::ns_to_us;
 
 /// Least number of requests that a delay is fitted to.
-const LEAST_REQUESTS: usize = 20;
+pub(super) const LEAST_REQUESTS: usize = 20;
 /// Last share of a step's period in which its successor is about to begin.
 const ABOUT_TO_BEGIN: f64 = 0.1;
 /// Longest mean wait for an iteration of a request whose delay counts, in medians of all requests: the arrivals of a burst are not even
@@ -23,26 +24,44 @@ const LONGEST_WAIT: f64 = 2.0;
 /// Rounds of weighting and solving.
 const TURNS: usize = 30;
 
-/// The host delays of all requests of some runs, without the wait for the iteration at hand that a replay adds by itself.
-///
-/// vLLM's engine takes requests in between its iterations (`EngineCoreProc.run_busy_loop`). A request has waited for half of the time since
-/// the last step began then, on average, unless the engine idled.
-pub fn host_delays(data: &StepData) -> HostDelays {
-    let mut delays = HostDelays::default();
-    for RequestTrace { run, requests } in &data.requests {
-        let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
-        let steps = steps.filter(|run| takes_between_iterations(run, requests));
-        let wait_us = |request: &RequestRow| {
-            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| RunningIteration::at(run, ns.get()));
-            iteration.map_or(0.0, |of| of.mean_wait_us())
-        };
-        let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
-        let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
-        for (request, wait_us) in requests.iter().zip(waits_us) {
-            delays.add(request, Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0));
+/// Host delays of the requests of some runs, without the wait for the iteration at hand that a replay adds by itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DelaysOfRuns {
+    /// Of the first 60 % of each run's requests, by their arrivals.
+    pub first: HostDelays,
+    /// Of all requests.
+    pub all: HostDelays,
+}
+
+impl DelaysOfRuns {
+    /// Of the requests of runs.
+    ///
+    /// vLLM's engine takes requests in between its iterations (`EngineCoreProc.run_busy_loop`). A request has waited for half of the time
+    /// since the last step began then, on average, unless the engine idled.
+    pub fn of(data: &StepData) -> DelaysOfRuns {
+        let mut delays = DelaysOfRuns::default();
+        for RequestTrace { run, requests } in &data.requests {
+            let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
+            let steps = steps.filter(|run| takes_between_iterations(run, requests));
+            let wait_us = |request: &RequestRow| {
+                let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| RunningIteration::at(run, ns.get()));
+                iteration.map_or(0.0, |of| of.mean_wait_us())
+            };
+            let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
+            let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
+            let mut arrivals: Vec<Option<u64>> = requests.iter().map(RequestRow::arrival_ns).collect();
+            arrivals.sort_unstable();
+            let later = arrivals.get((FIRST * arrivals.len() as f64) as usize).copied();
+            for (request, wait_us) in requests.iter().zip(waits_us) {
+                let wait_us = Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0);
+                delays.all.add(request, wait_us);
+                if later.is_none_or(|later| request.arrival_ns() < later) {
+                    delays.first.add(request, wait_us);
+                }
+            }
         }
+        delays
     }
-    delays
 }
 
 /// The iteration that a request found at work when it was queued.

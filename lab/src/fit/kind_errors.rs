@@ -1,17 +1,19 @@
-//! Errors on rows that were held out, by kind of batch, of a correction and of what is simpler: the operators alone, a straight line, the mean.
+//! Errors on rows that were held out, by kind of batch, and on the times of later requests, of a correction and of what is simpler: the
+//! operators alone, a straight line, the mean, regression trees.
 
 use std::ops::Range;
 
 use serde::Serialize;
 
 use super::batch_kind::BatchKind;
+use super::clients::{ClientTimes, Latencies};
 use super::fit_steps::StepRun;
+use super::simpler::{Simpler, line_us};
 use super::window_errors::{WindowErrors, points_of};
-use crate::evaluate::black_box::{StepSample, fit_steps};
 use crate::ingest::Interval;
 use crate::stats::{error_pct, mean, median, quantile};
 use ridgepoint::Correction;
-use ridgepoint::correction::{Basis, Term};
+use ridgepoint::correction::Basis;
 use ridgepoint::latency::BlackBox;
 
 /// Fewer rows of a kind than this judge nothing.
@@ -46,10 +48,19 @@ pub enum RowKind {
     Waiting,
     /// Steps that preempt requests.
     Preempting,
+    /// Times to the first token of requests that arrive later, by a replay.
+    Ttft,
+    /// Times per output token of these requests.
+    Tpot,
+    /// Times to the last token of these requests.
+    E2e,
+    /// Waits of these requests in the scheduler's queue.
+    QueueWait,
 }
 
 impl RowKind {
-    const ALL: [RowKind; 5] =
+    /// The kinds of steps.
+    const OF_STEPS: [RowKind; 5] =
         [RowKind::Decodes, RowKind::WithPrompts, RowKind::SeveralSteps, RowKind::Waiting, RowKind::Preempting];
 
     /// In words.
@@ -60,6 +71,10 @@ impl RowKind {
             RowKind::SeveralSteps => "times of several steps",
             RowKind::Waiting => "steps while requests wait",
             RowKind::Preempting => "steps that preempt",
+            RowKind::Ttft => "TTFT of later requests",
+            RowKind::Tpot => "TPOT of later requests",
+            RowKind::E2e => "E2E of later requests",
+            RowKind::QueueWait => "waits of later requests",
         }
     }
 }
@@ -89,43 +104,19 @@ pub struct KindErrors {
     pub line: Option<TimeErrors>,
     /// Of the mean time of the fitted rows.
     pub mean: Option<TimeErrors>,
+    /// Of regression trees, fitted on the same rows.
+    pub trees: Option<TimeErrors>,
 }
 
-/// The simpler predictions of a run's times.
-struct Simpler {
-    line: Option<BlackBox>,
-    mean_us: Option<f64>,
-}
+/// Predictions of a time, µs: of a correction, the operators alone, a straight line, the mean, and trees.
+type Predicted = [Option<f64>; 5];
 
-impl Simpler {
-    /// Fitted on the rows that a correction is fitted on.
-    fn of(runs: &[StepRun<'_>]) -> Simpler {
-        let sample = |(row, (_, basis)): (&Interval, (BatchKind, Basis))| sample(row.period_us(), &basis);
-        let samples: Vec<StepSample> = runs
-            .iter()
-            .flat_map(|run| run.part(&run.fitted).0.iter().zip(run.terms(&run.fitted)).map(sample))
-            .collect();
-        let times: Vec<f64> = samples.iter().map(|of| of.step_us).collect();
-        Simpler { line: fit_steps(&samples), mean_us: mean(&times) }
-    }
-}
-
-fn sample(step_us: f64, basis: &Basis) -> StepSample {
-    let decodes = basis.get(Term::Requests) - basis.get(Term::PrefillRequests);
-    StepSample { step_us, prompt_tokens: basis.get(Term::PromptTokens), decodes }
-}
-
-fn line_us(line: &BlackBox, basis: &Basis) -> f64 {
-    let StepSample { prompt_tokens, decodes, .. } = sample(0.0, basis);
-    line.beta0_us + line.beta1_us * prompt_tokens + line.beta2_us * decodes
-}
-
-/// A held-out time: kind, whether requests waited, and the measured and predicted times, µs.
+/// A held-out time: kind, whether requests waited, and the measured and predicted times.
 struct LaterRow {
     kind: RowKind,
     waits: bool,
     measured: f64,
-    predicted: [Option<f64>; 4],
+    predicted: Predicted,
 }
 
 /// Errors on the rows that were held out: of all of them by kind, and of windows by the straight line.
@@ -136,21 +127,14 @@ pub(super) struct LaterRows {
 
 impl LaterRows {
     /// Of the rows of runs.
-    pub(super) fn of(runs: &[StepRun<'_>], correction: &Correction) -> LaterRows {
-        let simpler = Simpler::of(runs);
-        let judged: Vec<LaterRow> = runs.iter().flat_map(|run| judged(run, correction, &simpler)).collect();
-        let kinds = RowKind::ALL.into_iter().filter_map(|kind| {
+    pub(super) fn of(runs: &[StepRun<'_>], correction: &Correction, simpler: &Simpler) -> LaterRows {
+        let judged: Vec<LaterRow> = runs.iter().flat_map(|run| judged(run, correction, simpler)).collect();
+        let kinds = RowKind::OF_STEPS.into_iter().filter_map(|kind| {
             let of_kind = |of: &&LaterRow| match kind {
                 RowKind::Waiting => of.waits && of.kind != RowKind::Preempting,
                 _ => of.kind == kind,
             };
-            let rows: Vec<&LaterRow> = judged.iter().filter(of_kind).collect();
-            let errors = |by: usize| {
-                let pairs = rows.iter().map(|of| Some((of.measured, (*of.predicted.get(by)?)?)));
-                pairs.collect::<Option<Vec<_>>>().and_then(|pairs| time_errors(&pairs))
-            };
-            let (correction, operators) = (errors(0)?, errors(1)?);
-            Some(KindErrors { kind, rows: rows.len(), correction, operators, line: errors(2), mean: errors(3) })
+            errors(kind, judged.iter().filter(of_kind).map(|of| (of.measured, of.predicted)).collect())
         });
         let windows = |line: &BlackBox| {
             let of = |run: &StepRun<'_>| {
@@ -163,6 +147,18 @@ impl LaterRows {
             )
         };
         LaterRows { kinds: kinds.collect(), line: simpler.line.as_ref().and_then(windows) }
+    }
+
+    /// Adds the times of requests that arrive later, by replays with each prediction.
+    pub(super) fn add_clients(&mut self, latencies: &Latencies) {
+        type Time = fn(&ClientTimes) -> Option<f64>;
+        let times: [(RowKind, Time); 4] = [
+            (RowKind::Ttft, |of| of.ttft_ms),
+            (RowKind::Tpot, |of| of.tpot_ms),
+            (RowKind::E2e, |of| of.e2e_ms),
+            (RowKind::QueueWait, |of| of.queue_wait_ms),
+        ];
+        self.kinds.extend(times.into_iter().filter_map(|(kind, time)| errors(kind, latencies.pairs(time))));
     }
 
     /// Says where the straight line is clearly nearer; `with` are the correction's errors of windows.
@@ -184,28 +180,40 @@ impl LaterRows {
     }
 }
 
+/// Errors of measured times with their predictions; `None` without any, or where a prediction of the correction or the operators lacks.
+fn errors(kind: RowKind, rows: Vec<(f64, Predicted)>) -> Option<KindErrors> {
+    let by = |by: usize| {
+        let pairs = rows.iter().map(|(measured, predicted)| Some((*measured, (*predicted.get(by)?)?)));
+        pairs.collect::<Option<Vec<_>>>().and_then(|pairs| time_errors(&pairs))
+    };
+    let (correction, operators) = (by(0)?, by(1)?);
+    Some(KindErrors { kind, rows: rows.len(), correction, operators, line: by(2), mean: by(3), trees: by(4) })
+}
+
 fn judged(run: &StepRun<'_>, correction: &Correction, simpler: &Simpler) -> Vec<LaterRow> {
-    let time = |kind: RowKind, row: &Interval, basis: &Basis, bound_us: f64| LaterRow {
+    let range: &Range<usize> = &run.held_out;
+    let terms = run.terms(range).into_iter().zip(run.part(range).0);
+    let mut rows: Vec<(RowKind, &Interval, Basis, f64)> =
+        terms.map(|((kind, basis), row)| (kind.into(), row, basis, 0.0)).collect();
+    rows.extend(run.preempting(range).map(|row| {
+        let (basis, bound_us) = run.case.terms(row);
+        (RowKind::Preempting, row, basis, bound_us)
+    }));
+    let bases: Vec<Basis> = rows.iter().map(|(_, _, basis, _)| *basis).collect();
+    let by_trees = simpler.trees.as_ref().map(|trees| trees.times_us(&bases)).unwrap_or_default();
+    let later = |(at, (kind, row, basis, bound_us)): (usize, (RowKind, &Interval, Basis, f64))| LaterRow {
         kind,
         waits: run.case.queues(row).num_waiting > 0,
         measured: row.period_us(),
         predicted: [
-            Some(correction.time_us(basis).max(bound_us) + run.case.queues_us(correction, row)),
-            Some(Correction::neutral().time_us(basis).max(bound_us)),
-            simpler.line.as_ref().map(|line| line_us(line, basis)),
+            Some(correction.time_us(&basis).max(bound_us) + run.case.queues_us(correction, row)),
+            Some(Correction::neutral().time_us(&basis).max(bound_us)),
+            simpler.line.as_ref().map(|line| line_us(line, &basis)),
             simpler.mean_us,
+            by_trees.get(at).copied(),
         ],
     };
-    let range: &Range<usize> = &run.held_out;
-    let rows = run.part(range).0;
-    let terms = run.terms(range);
-    let mut found: Vec<LaterRow> =
-        rows.iter().zip(&terms).map(|(row, (kind, basis))| time((*kind).into(), row, basis, 0.0)).collect();
-    found.extend(run.preempting(range).map(|row| {
-        let (basis, bound_us) = run.case.terms(row);
-        time(RowKind::Preempting, row, &basis, bound_us)
-    }));
-    found
+    rows.into_iter().enumerate().map(later).collect()
 }
 
 /// `None` without times.

@@ -6,6 +6,7 @@
 //! The delays of the host are fitted with them, from replays (`host_from_replays`) or traces (`host_from_traces`).
 
 mod batch_kind;
+mod clients;
 mod fit_cases;
 mod fit_rows;
 mod fit_serving;
@@ -23,18 +24,20 @@ mod problem;
 mod queue_prices;
 mod report;
 mod residuals;
+mod simpler;
 mod step_scatter;
 mod step_terms;
 mod verdict;
 mod widths;
 mod window_errors;
 
-pub use fit_cases::{FittedRows, fit_cases};
+pub use clients::Clients;
+pub use fit_cases::{Captured, FittedRows, fit_cases};
 pub use fit_rows::{FitResult, Prior};
 pub use fit_serving::{MAX_ROUNDS, fit_serving};
 pub use fit_steps::{Alignment, StepRun};
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
-pub use host_from_traces::{host_delays, host_from_delays};
+pub use host_from_traces::{DelaysOfRuns, host_from_delays};
 pub use kind_errors::{KindErrors, RowKind, TimeErrors};
 pub use leave_out::{LeftOut, leave_out, scatter};
 pub(crate) use posterior::IDENTIFIED_SD_SHARE;

@@ -12,6 +12,9 @@ use crate::solver::{Parameter, Solution};
 use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::latency::HostTimes;
 
+/// Correlation of two parameters above which the rows do not tell them apart.
+const MIXED_CORRELATION: f64 = 0.9;
+
 /// Report of a fit: its input, how it ended and its result. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FitReport {
@@ -71,6 +74,7 @@ impl FitReport {
                 posterior.overdispersion.sqrt()
             ));
         }
+        notes.extend(not_separable(problem, posterior));
         let parameter = |(index, of): (usize, &Parameter)| {
             let (value, sd) = (solution.values[index], posterior.sd(index));
             ParameterReport::new(*of, value, sd, posterior.identified[index])
@@ -97,6 +101,20 @@ impl FitReport {
         self.parameters.extend(host.parameters);
         self.notes.extend(host.notes);
     }
+}
+
+/// Names the pairs of parameters of which the rows determine hardly more than a sum.
+fn not_separable(problem: &Problem, posterior: &Posterior) -> Option<String> {
+    let free = |index: &usize| posterior.sd(*index) > 0.0;
+    let indices = || (0..problem.parameters.len()).filter(free);
+    let correlation = |a: usize, b: usize| posterior.covariance[(a, b)] / (posterior.sd(a) * posterior.sd(b));
+    let pairs = indices().flat_map(|a| indices().filter(move |b| *b > a).map(move |b| (a, b)));
+    let mixed = pairs.filter(|(a, b)| correlation(*a, *b).abs() > MIXED_CORRELATION);
+    let name = |index: usize| problem.parameters[index].name;
+    let named: Vec<String> =
+        mixed.map(|(a, b)| format!("{} and {} (correlation {:+.2})", name(a), name(b), correlation(a, b))).collect();
+    let sums = "their common effect is measured, each alone much less";
+    (!named.is_empty()).then(|| format!("not separable by these rows: {}; {sums}", named.join(", ")))
 }
 
 impl ParameterReport {
@@ -165,6 +183,29 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(found, expected);
         assert_eq!(json["rows_by_target"], serde_json::json!({"step_period": 4, "decoding": 3, "ttft": 3}));
+    }
+
+    #[test]
+    fn parameters_that_rows_hold_together_are_named() {
+        let overhead = |name| Parameter::overhead(name, "µs", 0.0, 1000.0);
+        let parameters = vec![overhead("preemption_us"), overhead("resume_us"), overhead("step_us")];
+        // Every preempted request resumes but one.
+        let row = |i: usize| FitRow {
+            offset: 0.0,
+            x: vec![(i % 5) as f64, (i % 5) as f64 + f64::from(u8::from(i == 7)), 1.0],
+            measured: 1000.0 + 300.0 * (i % 5) as f64,
+            sd: 0.01,
+            weight: 1.0,
+            target: Target::StepPeriod,
+        };
+        let problem = Problem::new("rows", parameters, (0..40).map(row).collect()).unwrap();
+        let solution = problem.minimise(&[0.0, 0.0, 500.0]).unwrap();
+        let posterior = posterior(&problem, &solution.values).unwrap();
+        let named = not_separable(&problem, &posterior).unwrap();
+        assert!(named.contains("preemption_us and resume_us (correlation -"), "{named}");
+        assert!(!named.contains("step_us"), "{named}");
+        let FitReport { notes, .. } = FitReport::new(&problem, solution, &posterior, Widths::ASSUMED);
+        assert!(notes.contains(&named), "{notes:?}");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 
 use serde::Serialize;
 
+use super::clients::Clients;
 use super::fit_steps::StepRun;
-use super::kind_errors::{KindErrors, LaterRows};
+use super::kind_errors::{KindErrors, LaterRows, RowKind};
 use super::report::ParameterReport;
 use super::residuals;
+use super::simpler::Simpler;
 use super::window_errors::{WindowErrors, bounds_us, points};
 use crate::stats::robust_sd;
 use ridgepoint::{Correction, StepModel};
@@ -30,7 +32,8 @@ pub struct Verdict {
     pub held_out_without: Option<WindowErrors>,
     /// Errors of a straight line by prompt tokens and decodes, on the same rows.
     pub held_out_line: Option<WindowErrors>,
-    /// Errors on single held-out rows by kind of batch, beside those of simpler predictions.
+    /// Errors on single held-out rows by kind of batch, and on the times of later requests by the replay, beside those of simpler
+    /// predictions.
     pub kinds: Vec<KindErrors>,
     /// Says that the straight line is nearer by more than 2 points, where it is.
     pub nearer_line: Option<String>,
@@ -41,8 +44,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Judges a correction by the rows of its runs.
-    pub fn of(runs: &[StepRun<'_>], correction: &Correction, parameters: &[ParameterReport]) -> Verdict {
+    /// Judges a correction by the rows of its runs, and by the requests of a single run.
+    pub fn of(
+        runs: &[StepRun<'_>],
+        correction: &Correction,
+        parameters: &[ParameterReport],
+        clients: Option<&Clients>,
+    ) -> Verdict {
         let held_out = |by: &Correction| {
             let windows: Vec<(f64, f64)> = runs.iter().flat_map(|run| points(run, &run.held_out, by)).collect();
             let rows = runs.iter().map(|run| run.held_out.len()).sum();
@@ -68,7 +76,15 @@ impl Verdict {
         });
         let mut remarks: Vec<String> = far.collect();
         remarks.extend(residuals::unexplained(runs, correction));
-        let found = LaterRows::of(runs, correction);
+        let simpler = Simpler::of(runs);
+        let mut found = LaterRows::of(runs, correction, &simpler);
+        match (clients, runs) {
+            (Some(clients), [run]) if !run.held_out.is_empty() => match clients.latencies(run, correction, &simpler) {
+                Ok(latencies) => found.add_clients(&latencies),
+                Err(error) => remarks.push(format!("what clients see is not judged: {error}")),
+            },
+            _ => {}
+        }
         Verdict {
             use_it: against.is_empty() && with.is_some(),
             nearer_line: found.nearer_line(with.as_ref()),
@@ -90,13 +106,18 @@ impl Verdict {
     pub fn in_words(&self) -> String {
         let line = self.held_out_line.as_ref();
         let by_a_line = line.map(|line| format!(" ({:.1} % by a straight line)", line.median_ape_pct));
+        let mean_of = |kind: RowKind| self.kinds.iter().find(|of| of.kind == kind).map(|of| of.correction.mean_pct);
+        let clients = mean_of(RowKind::Ttft).zip(mean_of(RowKind::E2e)).map(|(ttft_pct, e2e_pct)| {
+            format!("; of later requests its mean TTFT is {ttft_pct:+.1} % off, its mean E2E {e2e_pct:+.1} %")
+        });
         let errors = match (&self.held_out, &self.held_out_without) {
             (Some(with), Some(without)) => format!(
-                "on {} rows that it has not seen its median error is {:.1} %, and {:.1} % without it{}",
+                "on {} rows that it has not seen its median error is {:.1} %, and {:.1} % without it{}{}",
                 with.rows,
                 with.median_ape_pct,
                 without.median_ape_pct,
-                by_a_line.unwrap_or_default()
+                by_a_line.unwrap_or_default(),
+                clients.unwrap_or_default()
             ),
             _ => "no rows were held out, so that nothing judges it".to_owned(),
         };

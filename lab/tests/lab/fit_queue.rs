@@ -14,7 +14,7 @@ use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, StepData};
 use ridgepoint_lab::fit::{
-    Alignment, FitResult, ParameterReport, Prior, StepRun, StepRunReport, fit_with_scatter, host_delays,
+    Alignment, DelaysOfRuns, FitResult, ParameterReport, Prior, StepRun, StepRunReport, fit_with_scatter,
     host_from_delays,
 };
 use ridgepoint_lab::ingest::step_table::TableRun;
@@ -173,14 +173,14 @@ fn timed(trace: StepTrace) -> TableRun {
 fn fitted(trace: StepTrace, requests: &[RequestRow]) -> (FitResult, StepRunReport) {
     let read = ReadRun { run: timed(trace), ..ReadRun::default() };
     let requests = vec![RequestTrace { run: run(), requests: requests.to_vec() }];
-    let delays = host_delays(&StepData { runs: vec![read.clone()], requests });
+    let delays = DelaysOfRuns::of(&StepData { runs: vec![read.clone()], requests });
     let case = StepCase::new(read, "none", None).unwrap();
     let prior = Prior::of_any_model();
     let cut = case.rows.len() * 3 / 5;
     let mut runs = [StepRun::new(&case, 0..cut, cut..case.rows.len(), &prior)];
     assert_eq!(runs[0].alignment, Alignment::Own, "{:?}", runs[0].slopes);
     let mut fit = fit_with_scatter("made up", &mut runs, &prior, &Level::Global).unwrap();
-    let host = host_from_delays(&delays, &fit.correction.host);
+    let host = host_from_delays(&delays.all, &fit.correction.host);
     fit.correction.host = host.times;
     fit.report.replace_host(host);
     let report = StepRunReport::of(&runs[0], &fit.correction);

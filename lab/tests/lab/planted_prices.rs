@@ -78,7 +78,7 @@ fn later_steps_of_servers_with_other_prices_are_predicted() {
         let mut runs = [StepRun::new(&case, 0..end * 6 / 10, end * 6 / 10..end, &prior)];
         let level = Level::Model { model: "llama-3.1-8b".to_owned() };
         let fitted = fit_with_scatter("made up", &mut runs, &prior, &level).unwrap();
-        let verdict = Verdict::of(&runs, &fitted.correction, &fitted.report.parameters);
+        let verdict = Verdict::of(&runs, &fitted.correction, &fitted.report.parameters, None);
         assert!(verdict.use_it, "{name}: {}", verdict.in_words());
         assert_eq!(verdict.nearer_line, None, "{name}");
         for kind in verdict.kinds.iter().filter(|of| of.rows > 50) {

@@ -115,7 +115,8 @@ pub fn judge_capture(
 ) -> Result<CaptureReport> {
     let CaptureServer { mut engine, blocks_are_given, max_concurrency, latency } = server;
     let mut notes = std::mem::take(&mut run.notes);
-    if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
+    let traced = run.steps.as_ref().and_then(|steps| traced_blocks(&steps.trace.steps));
+    if let Some(blocks) = traced.filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
         notes.push(format!(
             "{blocks} KV blocks, as the trace says; the memory equation finds {}",
             engine.num_gpu_blocks
@@ -186,9 +187,8 @@ pub fn judge_capture(
     })
 }
 
-/// KV blocks of the engine, if its steps report them.
-fn traced_blocks(run: &CapturedRun) -> Option<u32> {
-    let steps = &run.steps.as_ref()?.trace.steps;
+/// KV blocks of an engine, if its steps report them.
+pub fn traced_blocks(steps: &[StepRecord]) -> Option<u32> {
     steps.iter().find_map(|step| u32::try_from(step.kv_blocks_total?).ok())
 }
 

@@ -1,0 +1,143 @@
+//! The requests of a captured run through the replay: what clients see, by a correction and by simpler predictions. Uses `evaluate::capture`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ridgepoint::latency::{BlackBox, CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::units::US_PER_MS;
+use ridgepoint::{Correction, Error, Request, Result};
+use ridgepoint_replay::EngineConfig;
+
+use super::fit_steps::{Alignment, StepRun};
+use super::simpler::{ByTrees, Simpler};
+use crate::evaluate::capture::{ReplayedRequest, RequestTimes, replayed_requests};
+use crate::ingest::RequestRow;
+
+pub(super) type ClientTimes = RequestTimes;
+
+/// Waits below this share of TTFT, by their means, say nothing of a prediction.
+const LEAST_WAIT_SHARE: f64 = 0.05;
+/// A request whose wait in the queue by the replay is a larger share of its TTFT says nothing of its delays.
+const MOST_WAIT_SHARE: f64 = 0.1;
+
+/// The requests of a run, and the engine on which they are replayed.
+#[derive(Debug, Clone)]
+pub struct Clients {
+    /// The requests.
+    pub requests: Vec<RequestRow>,
+    /// The engine.
+    pub engine: EngineConfig,
+    /// The engine's arguments are those that the capture shows. Whether it schedules asynchronously follows from its steps then.
+    pub is_assumed: bool,
+}
+
+/// Times of requests that arrive after the fitted steps, in ms: as measured, and by each prediction.
+pub(super) struct Latencies(Vec<(ClientTimes, [Option<ClientTimes>; 5])>);
+
+impl Latencies {
+    /// One time of every request that has it. Waits that are a small share of TTFT are left out.
+    pub(super) fn pairs(&self, time: impl Fn(&ClientTimes) -> Option<f64>) -> Vec<(f64, [Option<f64>; 5])> {
+        let pair = |(measured, predicted): &(ClientTimes, [Option<ClientTimes>; 5])| {
+            Some((time(measured)?, predicted.map(|of| time(&of?))))
+        };
+        let pairs: Vec<_> = self.0.iter().filter_map(pair).collect();
+        let sum: f64 = pairs.iter().map(|(measured, _)| measured).sum();
+        let ttft: f64 = self.0.iter().filter_map(|(measured, _)| measured.ttft_ms).sum();
+        if sum > LEAST_WAIT_SHARE * ttft { pairs } else { Vec::new() }
+    }
+}
+
+impl Clients {
+    /// The engine as the run's steps show it.
+    fn engine(&self, run: &StepRun<'_>) -> EngineConfig {
+        let mut engine = self.engine.clone();
+        if self.is_assumed && run.slopes.is_some() {
+            engine.scheduler.async_scheduling = run.alignment == Alignment::Before;
+        }
+        engine
+    }
+
+    fn replayed(&self, run: &StepRun<'_>, latency: &dyn LatencyModel) -> Result<Vec<ReplayedRequest>> {
+        let running = run.case.steps().iter().filter_map(|step| step.num_running).max().unwrap_or(0);
+        let most = self.engine.max_num_seqs;
+        if running > most {
+            let problem = format!("up to {running} requests run at a time in the capture, and max_num_seqs = {most}");
+            return Err(Error::invalid(run.case.labels.name.as_str(), vec![problem]));
+        }
+        replayed_requests(self.requests.clone(), &self.engine(run), latency)
+    }
+
+    /// The times of the requests that arrive after the fitted rows.
+    ///
+    /// # Errors
+    /// More running requests in the capture than the engine takes, and those of [`replayed_requests`].
+    pub(super) fn latencies(&self, run: &StepRun<'_>, correction: &Correction, simpler: &Simpler) -> Result<Latencies> {
+        let steps = &run.case.calibrated;
+        let line = |of: BlackBox| Box::new(with_host(of, &correction.host)) as Box<dyn LatencyModel + '_>;
+        let mean = simpler.mean_us.map(|beta0_us| BlackBox { beta0_us, ..BlackBox::default() });
+        let host = with_host(BlackBox::default(), &correction.host).host();
+        let by_trees = |trees| Box::new(ByTrees { trees, steps, host }) as Box<dyn LatencyModel + '_>;
+        let simpler: [Option<Box<dyn LatencyModel + '_>>; 4] = [
+            Some(Box::new(CalibratedRoofline::new(steps.clone()))),
+            simpler.line.map(line),
+            mean.map(line),
+            simpler.trees.as_ref().map(by_trees),
+        ];
+        let begin_ns = run.held_out_from_ns();
+        let later = self.replayed(run, &corrected(run, correction))?.into_iter();
+        let later: Vec<ReplayedRequest> = later.filter(|of| of.row.arrival_ns() >= begin_ns).collect();
+        let mut found: Vec<(ClientTimes, [Option<ClientTimes>; 5])> =
+            later.iter().map(|of| (of.measured, [Some(of.predicted), None, None, None, None])).collect();
+        for (by, latency) in (1..).zip(&simpler) {
+            let Some(latency) = latency else { continue };
+            let replayed = self.replayed(run, &**latency)?;
+            let by_id: HashMap<&str, ClientTimes> =
+                replayed.iter().map(|of| (&*of.row.request_id, of.predicted)).collect();
+            for (of, (_, predicted)) in later.iter().zip(&mut found) {
+                if let Some(slot) = predicted.get_mut(by) {
+                    *slot = by_id.get(&*of.row.request_id).copied();
+                }
+            }
+        }
+        Ok(Latencies(found))
+    }
+
+    /// What is left of TTFT over the replay, with the prompts' tokens: the delay before the engine's queue, where the capture does not say
+    /// when requests were queued. Of the requests that arrive by `until_ns` and hardly wait in the replay.
+    ///
+    /// # Errors
+    /// More running requests in the capture than the engine takes, and those of [`replayed_requests`].
+    pub(super) fn delays(
+        &self,
+        run: &StepRun<'_>,
+        correction: &Correction,
+        until_ns: Option<u64>,
+    ) -> Result<Vec<(u64, f64)>> {
+        let host = &correction.host;
+        let delay = |of: ReplayedRequest| {
+            let (row, arrived_ns) = (&of.row, of.row.arrived_ns?.get());
+            let (measured_ms, predicted_ms) = (of.measured.ttft_ms?, of.predicted.ttft_ms?);
+            let is_early = until_ns.is_none_or(|until_ns| arrived_ns < until_ns);
+            let is_served = of.predicted.queue_wait_ms? <= MOST_WAIT_SHARE * measured_ms;
+            let tokens = row.num_prompt_tokens?.get();
+            let prompt = Request::prefill(u32::try_from(tokens).unwrap_or(u32::MAX), 0);
+            let delay_us = US_PER_MS * (measured_ms - predicted_ms) + host.queueing_time_us(&prompt);
+            (is_early && is_served).then_some((tokens, delay_us))
+        };
+        Ok(self.replayed(run, &corrected(run, correction))?.into_iter().filter_map(delay).collect())
+    }
+}
+
+fn corrected(run: &StepRun<'_>, correction: &Correction) -> CalibratedRoofline {
+    CalibratedRoofline::new(run.case.calibrated.clone().with_correction(Arc::new(correction.clone())))
+}
+
+/// A line with the delays of a host around the engine.
+fn with_host(line: BlackBox, host: &HostTimes) -> BlackBox {
+    BlackBox {
+        alpha0_us: host.queueing_us,
+        alpha1_us: host.queueing_us_per_token,
+        alpha2_us: host.output_token_us,
+        ..line
+    }
+}
