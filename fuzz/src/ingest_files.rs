@@ -25,7 +25,8 @@ static SERVER: LazyLock<CaptureServer> = LazyLock::new(|| {
     let deployment = Deployment::default();
     let engine = EngineConfig { max_num_seqs: 8, ..EngineConfig::new(&deployment, 4096, 500) };
     let steps = StepModel::with_options(&LLAMA, &H100, &deployment, &ideal()).unwrap();
-    CaptureServer { engine, blocks_are_given: true, max_concurrency: None, latency: CalibratedRoofline::new(steps) }
+    let latency = CalibratedRoofline::new(steps);
+    CaptureServer { engine, blocks_are_given: true, max_concurrency: None, latency, fitted: None }
 });
 
 /// OpenTelemetry spans as JSON.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ridgepoint::hardware::{InterconnectKind, PeerAccess};
+use ridgepoint::latency::FittedBlackBox;
 use ridgepoint::{Deployment, Error, Hardware, Model, Options, StepModel};
 use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use serde::Serialize;
@@ -77,6 +78,25 @@ pub fn served(
     notes.extend(engine.notes.iter().cloned());
     notes.extend(unlike_the_fitted(&steps, &engine.config));
     Ok((Served { model, hardware, deployment, steps }, engine))
+}
+
+/// A remark if a black box was fitted on another server than the one that is replayed: it knows neither model nor GPU.
+pub fn of_another_server(
+    fitted: &FittedBlackBox,
+    model: &Model,
+    gpu: &Hardware,
+    deployment: &Deployment,
+) -> Option<String> {
+    let (known, here) = (
+        (&fitted.model, &fitted.hardware, fitted.tensor_parallel_size),
+        (&model.name, &gpu.name, deployment.tensor_parallel_size),
+    );
+    (known != here).then(|| {
+        format!(
+            "the latency model was fitted on {} on {} x {}, and this server has {} on {} x {}: a black box knows neither model nor GPU",
+            known.0, known.2, known.1, here.0, here.2, here.1
+        )
+    })
 }
 
 /// Both results, or the problems of both.

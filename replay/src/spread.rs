@@ -87,6 +87,9 @@ impl Observer for SpreadSampler<'_> {
 }
 
 impl Spread {
+    /// Nothing is known of how far a prediction may be off.
+    pub const NONE: Spread = Spread { coefficients_sd: 0.0, tables_sd: 0.0, scatter: None };
+
     /// The 90 % interval of a figure that sums many steps: ITL, TPOT, E2E.
     pub fn of_steps(&self, predicted: f64) -> (f64, f64) {
         self.interval(predicted, |scatter| scatter.step)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use ridgepoint::correction::Level;
+use ridgepoint::latency::FittedBlackBox;
 use ridgepoint::{Correction, CorrectionChoice, Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
     CaptureReport, CaptureServer, Distributions, GapStatistics, LimitCheck, OtherWaits, QueueWaits, WorkCount,
@@ -17,7 +18,7 @@ use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
     Captured, Clients, DelaysOfRuns, FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, unlike_the_fitted,
 };
-use ridgepoint_lab::served::Served;
+use ridgepoint_lab::served::{Served, of_another_server};
 use ridgepoint_lab::training::{QueueRow, queue_rows};
 use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::workload::check_memory;
@@ -56,6 +57,9 @@ pub struct Capture {
     memory: MemoryArg,
     #[command(flatten)]
     prediction: PredictionArgs,
+    /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "fit_from", "efficiency"])]
+    latency: Option<PathBuf>,
     /// Write one csv row per request, measured and predicted
     #[arg(long, value_name = "FILE")]
     output_csv: Option<PathBuf>,
@@ -77,6 +81,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     let mut plots = args.plot.prepare("capture", common)?;
     let outputs = &mut plots.outputs;
     let mut options = args.prediction.options(common)?;
+    let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
     if !args.fit_from.is_empty() {
         options.correction = CorrectionChoice::None;
     }
@@ -91,7 +96,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     let (mut coefficients, mut others) = (None, None);
     if !args.fit_from.is_empty() {
         let server = (&model, &hardware, &deployment);
-        let (correction, report, waits) = fitted(args, server, &engine.config, common, &mut notes)?;
+        let (correction, report, waits) = fit(args, server, &engine.config, common, &mut notes)?;
         let data = correction.source.data.clone();
         notes.push(format!("fitted on {data}: {}", report.verdict.in_words()));
         notes.extend(report.verdict.remarks);
@@ -100,11 +105,15 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         coefficients = Some(report.fit.parameters);
         others = Some(OtherWaits { rows: waits, from: data });
     }
+    if let Some(fitted) = &fitted {
+        notes.extend(of_another_server(fitted, &model, &hardware, &deployment));
+    }
     let server = CaptureServer {
         latency: engine.latency(steps)?,
         engine: engine.config,
         blocks_are_given: engine.blocks_are_given,
         max_concurrency: args.max_concurrency,
+        fitted,
     };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut report = judge_capture(captured, server, others.as_ref(), &mut [&mut AnsweredRequests(bar.clone())])?;
@@ -123,7 +132,7 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
 }
 
 /// A correction of this server's model, fitted to the steps of `--fit-from`, and the waits of its requests in the queue.
-fn fitted(
+fn fit(
     args: &Capture,
     server: (&Model, &Hardware, &Deployment),
     engine: &EngineConfig,
@@ -193,12 +202,12 @@ impl Report for CaptureReport {
                 false => "-".to_owned(),
             })
             .right("error", |row| signed(row.error_pct));
-        page.line(&format!(
-            "{} of '{}', predicted with the correction {}",
-            plural(self.requests as u64, "request"),
-            self.experiment,
-            self.correction
-        ));
+        let by = match &self.latency_model {
+            Some(method) => format!("by the {method} line in place of the tables"),
+            None => format!("with the correction {}", self.correction),
+        };
+        let requests = plural(self.requests as u64, "request");
+        page.line(&format!("{requests} of '{}', predicted {by}", self.experiment));
         page.blank();
         page.rows(&rows, &["interval"]);
         page.blank();

@@ -36,6 +36,7 @@ mod evaluate;
 mod evaluate_steps;
 mod export;
 mod fit;
+mod fit_clients;
 mod fit_steps;
 mod gpu_options;
 mod ingest;

@@ -8,7 +8,7 @@ use crate::cli_support::{Folder, Run, run};
 const PLANTED: &str = "method = 'by hand'\ndata = 'nothing'\nmodel = 'llama-3.1-8b'\nhardware = 'h100_sxm'\n\
                        tensor_parallel_size = 1\nrows = 0\n[black_box]\nbeta0_us = 5000.0\nbeta1_us = 15.0\n\
                        beta2_us = 80.0\nprefill_request_us = 900.0\nalpha0_us = 3000.0\nalpha2_us = 1000.0\n";
-const SERVER: [&str; 11] = [
+pub const SERVER: [&str; 11] = [
     "--model",
     "llama-3.1-8b",
     "--hardware",
@@ -37,7 +37,7 @@ fn simulate(folder: &Folder, latency: &str, more: &[&str]) -> Run {
     run(&[&args[..], &SERVER, more].concat())
 }
 
-fn planted() -> Folder {
+pub fn planted() -> Folder {
     let folder = Folder::new();
     folder.write("requests.csv", requests());
     folder.write("planted.toml", PLANTED);
@@ -95,6 +95,27 @@ fn planted_prices_come_back_and_are_replayed() {
     let refused = fit(&folder, "third.toml", &[]);
     assert!(refused.code == 1 && refused.stderr.contains("is there already"), "{}", refused.stderr);
     assert!(!folder.names().contains(&"third.toml".to_owned()));
+}
+
+#[test]
+fn a_capture_is_judged_by_a_line() {
+    let folder = planted();
+    let (trace, line) = (folder.path("trace.json"), folder.path("planted.toml"));
+    let judge = |more: &[&str]| run(&[&["evaluate", "capture", &trace][..], &SERVER, more].concat());
+    let json = judge(&["--latency", &line, "--format", "json"]).json();
+    let row = |name: &str| json["metrics"].as_array().unwrap().iter().find(|row| row["metric"] == name).unwrap();
+    // Its own server: every time comes back, and a line knows no interval.
+    for metric in ["e2e_mean", "ttft_mean", "queue_wait_p99", "step_mean"] {
+        assert!(row(metric)["ape_pct"].as_f64().unwrap() < 0.1, "{}", row(metric));
+        assert_eq!(row(metric)["lower_ms"], row(metric)["upper_ms"], "{metric}");
+    }
+    assert_eq!((&json["latency_model"], &json["correction"]["name"]), (&"by hand".into(), &Value::Null));
+    let table = judge(&["--latency", &line]).stdout;
+    assert!(table.contains("predicted by the by hand line in place of the tables"), "{table}");
+    judge(&["--latency", &line, "--correction", "global"]).fails(2, &["--latency", "--correction"]);
+    folder.write("other.toml", PLANTED.replace("h100_sxm", "a100_sxm"));
+    let other = judge(&["--latency", &folder.path("other.toml")]);
+    assert!(other.stderr.contains("was fitted on llama-3.1-8b on 1 x a100_sxm"), "{}", other.stderr);
 }
 
 #[test]

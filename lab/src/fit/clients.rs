@@ -10,13 +10,11 @@ use ridgepoint_replay::EngineConfig;
 
 use super::fit_steps::{Alignment, StepRun};
 use super::simpler::{ByTrees, Simpler};
-use crate::evaluate::capture::{ReplayedRequest, RequestTimes, replayed_requests};
+use crate::evaluate::capture::{NO_TIME_MS, ReplayedRequest, RequestTimes, replayed_requests};
 use crate::ingest::RequestRow;
 
 pub(super) type ClientTimes = RequestTimes;
 
-/// Waits below this share of TTFT, by their means, say nothing of a prediction.
-const LEAST_WAIT_SHARE: f64 = 0.05;
 /// A request whose wait in the queue by the replay is a larger share of its TTFT says nothing of its delays.
 const MOST_WAIT_SHARE: f64 = 0.1;
 
@@ -35,15 +33,14 @@ pub struct Clients {
 pub(super) struct Latencies(Vec<(ClientTimes, [Option<ClientTimes>; 5])>);
 
 impl Latencies {
-    /// One time of every request that has it. Waits that are a small share of TTFT are left out.
+    /// One time of every request that has it; none where half of the times are 0.
     pub(super) fn pairs(&self, time: impl Fn(&ClientTimes) -> Option<f64>) -> Vec<(f64, [Option<f64>; 5])> {
         let pair = |(measured, predicted): &(ClientTimes, [Option<ClientTimes>; 5])| {
             Some((time(measured)?, predicted.map(|of| time(&of?))))
         };
         let pairs: Vec<_> = self.0.iter().filter_map(pair).collect();
-        let sum: f64 = pairs.iter().map(|(measured, _)| measured).sum();
-        let ttft: f64 = self.0.iter().filter_map(|(measured, _)| measured.ttft_ms).sum();
-        if sum > LEAST_WAIT_SHARE * ttft { pairs } else { Vec::new() }
+        let short = pairs.iter().filter(|(measured, _)| *measured < NO_TIME_MS).count();
+        if 2 * short < pairs.len() { pairs } else { Vec::new() }
     }
 }
 

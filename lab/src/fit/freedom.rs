@@ -1,8 +1,9 @@
 //! Chooses which coefficients get wider priors, by the later rows of a fit.
 
 use super::batch_kind::BatchKind;
-use super::fit_rows::Prior;
+use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::{StepRun, fit_widened};
+use super::report::ParameterReport;
 use crate::evaluate::steps::window::USUAL_ROWS;
 use crate::ingest::Interval;
 use crate::stats::mean;
@@ -15,6 +16,8 @@ const CHOOSING: usize = 4;
 const LEAST_GAIN: f64 = 0.1;
 /// Least difference of two errors: below it they count as equal.
 const LEAST_GAIN_ABSOLUTE: f64 = 0.001;
+/// Standard deviations from its assumed prior at which a coefficient contradicts it (assumed). On the public traces none is that far.
+const STRAINED_SDS: f64 = 5.0;
 /// Least number of rows of a kind that judges.
 const LEAST_ROWS: usize = 20;
 
@@ -36,7 +39,8 @@ impl Freedom {
         if self == Freedom::All { Vec::new() } else { factors.collect() }
     }
 
-    /// Fits the earlier rows of runs with each freedom, and returns the least one whose error on the later rows is about the smallest.
+    /// Fits the earlier rows of runs with each freedom, and returns the least one whose error on the later rows is about the smallest, and
+    /// that its assumed priors do not contradict.
     ///
     /// # Errors
     /// Those of a fit.
@@ -45,16 +49,32 @@ impl Freedom {
         let earlier: Vec<StepRun<'_>> =
             runs.iter().map(|run| StepRun { fitted: run.fitted.start..cut(run), ..(*run).clone() }).collect();
         let earlier: Vec<&StepRun<'_>> = earlier.iter().collect();
-        let error = |freedom| -> Result<f64> {
-            let fitted = fit_widened(origin, &earlier, prior, freedom)?.correction;
-            Ok(runs.iter().map(|run| error_of(run, cut(run), &fitted)).sum::<f64>() / runs.len() as f64)
+        let judged = |freedom: Freedom| -> Result<(f64, bool)> {
+            let FitResult { correction, report } = fit_widened(origin, &earlier, prior, freedom)?;
+            let error = runs.iter().map(|run| error_of(run, cut(run), &correction)).sum::<f64>() / runs.len() as f64;
+            Ok((error, freedom.is_strained(&report.parameters)))
         };
         let freedoms = [Freedom::Assumed, Freedom::Prices, Freedom::All];
-        let errors: Vec<f64> = freedoms.into_iter().map(error).collect::<Result<_>>()?;
-        let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
+        let fits: Vec<(f64, bool)> = freedoms.into_iter().map(judged).collect::<Result<_>>()?;
+        let least = fits.iter().map(|(error, _)| *error).fold(f64::INFINITY, f64::min);
         let is_good = |error: f64| error <= (least / (1.0 - LEAST_GAIN)).max(least + LEAST_GAIN_ABSOLUTE);
-        let found = freedoms.into_iter().zip(errors).find(|(_, error)| is_good(*error));
-        Ok(found.map_or(Freedom::Assumed, |(freedom, _)| freedom))
+        let good: Vec<(Freedom, bool)> = freedoms
+            .into_iter()
+            .zip(fits)
+            .filter(|(_, (error, _))| is_good(*error))
+            .map(|(freedom, (_, is_strained))| (freedom, is_strained))
+            .collect();
+        let found = good.iter().find(|(_, is_strained)| !is_strained).or(good.first());
+        Ok(found.map_or(Freedom::Assumed, |(freedom, _)| *freedom))
+    }
+
+    /// Whether a coefficient whose prior stays as assumed is further from it than that allows: the prior contradicts the rows.
+    fn is_strained(self, parameters: &[ParameterReport]) -> bool {
+        let held = self.as_assumed();
+        parameters.iter().filter(|of| held.contains(&of.parameter.name)).any(|of| {
+            let sds = (of.value - of.parameter.prior).abs() / of.parameter.prior_sd;
+            sds > STRAINED_SDS
+        })
     }
 }
 

@@ -18,6 +18,8 @@ use ridgepoint::latency::BlackBox;
 
 /// Fewer rows of a kind than this judge nothing.
 const LEAST_ROWS: usize = 20;
+/// Waits in the queue below this share of TTFT, by their means, judge nothing.
+const LEAST_WAIT_SHARE: f64 = 0.05;
 /// Percentage points by which a straight line must be nearer to be named.
 const CLEARLY_NEARER_PCT: f64 = 2.0;
 
@@ -158,7 +160,14 @@ impl LaterRows {
             (RowKind::E2e, |of| of.e2e_ms),
             (RowKind::QueueWait, |of| of.queue_wait_ms),
         ];
-        self.kinds.extend(times.into_iter().filter_map(|(kind, time)| errors(kind, latencies.pairs(time))));
+        let sum = |rows: &[(f64, Predicted)]| rows.iter().map(|(measured, _)| measured).sum::<f64>();
+        let shortest_wait = LEAST_WAIT_SHARE * sum(&latencies.pairs(|of| of.ttft_ms));
+        let judged = |(kind, time): (RowKind, Time)| {
+            let rows = latencies.pairs(time);
+            let is_short = kind == RowKind::QueueWait && sum(&rows) < shortest_wait;
+            if is_short { None } else { errors(kind, rows) }
+        };
+        self.kinds.extend(times.into_iter().filter_map(judged));
     }
 
     /// Says where the straight line is clearly nearer; `with` are the correction's errors of windows.

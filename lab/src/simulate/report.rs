@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::offload::OffloadReport;
 use super::sessions::SessionReport;
 use super::start::{ServerStart, StartReport};
+use crate::served::of_another_server;
 
 /// A server, and how its steps are timed.
 pub struct Server<'a> {
@@ -290,25 +291,6 @@ impl Counters {
             counted,
         }
     }
-}
-
-/// A remark if a black box was fitted on another server than the one that is replayed: it knows neither model nor GPU.
-fn of_another_server(
-    fitted: &FittedBlackBox,
-    model: &Model,
-    gpu: &Hardware,
-    deployment: &Deployment,
-) -> Option<String> {
-    let (known, here) = (
-        (&fitted.model, &fitted.hardware, fitted.tensor_parallel_size),
-        (&model.name, &gpu.name, deployment.tensor_parallel_size),
-    );
-    (known != here).then(|| {
-        format!(
-            "the latency model was fitted on {} on {} x {}, and this server has {} on {} x {}: a black box knows neither model nor GPU",
-            known.0, known.2, known.1, here.0, here.2, here.1
-        )
-    })
 }
 
 #[cfg(test)]

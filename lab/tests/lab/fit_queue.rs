@@ -248,6 +248,7 @@ fn later_requests(correction: &Correction, steps: Vec<StepRecord>, requests: &[R
         blocks_are_given: true,
         max_concurrency: None,
         latency: CalibratedRoofline::new(steps_of(Some(correction))),
+        fitted: None,
     };
     let report = judge_capture(run, server, None, &mut []).unwrap();
     let error =

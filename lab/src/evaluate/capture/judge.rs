@@ -20,9 +20,9 @@ use crate::fit::ParameterReport;
 use crate::ingest::{Dropped, Interval, StepRecord, own_sampling};
 use crate::training::QueueRow;
 use ridgepoint::correction::CorrectionInfo;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::units::{US_PER_MS, ns_to_ms};
-use ridgepoint::{Error, Result, StepModel};
+use ridgepoint::{Error, Result, Step, StepModel};
 use ridgepoint_replay::export::TokenTimes;
 use ridgepoint_replay::{Distribution, EngineConfig, Observer, Outcome, Spread, SpreadSampler, replay};
 use serde::Serialize;
@@ -38,7 +38,7 @@ const LIMITS_PCT: [(Metric, f64); 3] = [
 ];
 
 /// Measured means below this have no error worth reporting, ms: no request waits.
-const NO_TIME_MS: f64 = 1e-3;
+pub(crate) const NO_TIME_MS: f64 = 1e-3;
 
 /// A limit, and whether the prediction keeps it.
 #[derive(Debug, Clone, Serialize)]
@@ -64,6 +64,9 @@ pub struct CaptureReport {
     pub left_out: Dropped,
     /// The correction of the prediction.
     pub correction: CorrectionInfo,
+    /// The method of the line that times steps instead, as `ridge`; not there for predictions by the tables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_model: Option<String>,
     /// Coefficients of a correction that was fitted for this judgement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coefficients: Option<Vec<ParameterReport>>,
@@ -100,6 +103,8 @@ pub struct CaptureServer {
     pub max_concurrency: Option<u32>,
     /// Times of steps, of the host and of KV transfers.
     pub latency: CalibratedRoofline,
+    /// Times steps and the host instead of `latency`, without intervals.
+    pub fitted: Option<FittedBlackBox>,
 }
 
 /// Replays a captured run on a server and compares the predicted times with the measured ones. Lines of waits in the queue are fitted
@@ -113,7 +118,8 @@ pub fn judge_capture(
     others: Option<&OtherWaits>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<CaptureReport> {
-    let CaptureServer { mut engine, blocks_are_given, max_concurrency, latency } = server;
+    let CaptureServer { mut engine, blocks_are_given, max_concurrency, latency, fitted } = server;
+    let times: &dyn LatencyModel = fitted.as_ref().map_or(&latency, |fitted| &fitted.black_box);
     let mut notes = std::mem::take(&mut run.notes);
     let traced = run.steps.as_ref().and_then(|steps| traced_blocks(&steps.trace.steps));
     if let Some(blocks) = traced.filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
@@ -134,12 +140,13 @@ pub fn judge_capture(
         watching.push(&mut **observer);
     }
     let replayed = match max_concurrency {
-        None => replay(&latency, &engine, &mut captured.list, &mut watching)?,
-        Some(most) => replay(&latency, &engine, &mut in_flight(most, captured.list)?, &mut watching)?,
+        None => replay(times, &engine, &mut captured.list, &mut watching)?,
+        Some(most) => replay(times, &engine, &mut in_flight(most, captured.list)?, &mut watching)?,
     };
     replayed.check_clock()?;
-    let spread = sampler.spread();
-    notes.extend(sampler.extrapolated());
+    // A black box tells nothing of its own uncertainty.
+    let spread = if fitted.is_some() { Spread::NONE } else { sampler.spread() };
+    notes.extend(sampler.extrapolated().filter(|_| fitted.is_none()));
     let mut left_out = std::mem::take(&mut run.dropped);
     left_out.merge(&captured.dropped);
     notes.extend(replayed.notes(&engine, replayed.queue_trend().as_ref()));
@@ -167,14 +174,15 @@ pub fn judge_capture(
         return Err(Error::invalid(run.run.experiment.as_str(), vec![problem]));
     }
     let mut metrics = metrics(&judged, &token_gaps, &spread, &mut notes);
-    metrics.extend(step_row(&run, &steps, &latency, &engine, &mut notes));
+    metrics.extend(step_row(&run, (&steps, times, fitted.is_some()), &engine, &mut notes));
     let work = work_counts(&run, &steps, engine.block_size, &mut notes)?;
     let verdicts = verdicts(&metrics);
     Ok(CaptureReport {
         experiment: run.run.experiment,
         requests: judged.len(),
         left_out,
-        correction: CorrectionInfo::of(latency.steps().correction()),
+        correction: CorrectionInfo::of(latency.steps().correction().filter(|_| fitted.is_none())),
+        latency_model: fitted.map(|fitted| fitted.method),
         coefficients: None,
         passed: !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.passed),
         metrics,
@@ -259,25 +267,28 @@ fn statistics(
 /// The mean step of a traced run.
 fn step_row(
     run: &CapturedRun,
-    steps: &StepModel,
-    latency: &CalibratedRoofline,
+    (steps, times, is_black_box): (&StepModel, &dyn LatencyModel, bool),
     engine: &EngineConfig,
     notes: &mut Vec<String>,
 ) -> Option<MetricRow> {
     // Asynchronous scheduling hides the host's share, and a timed forward pass has none of it.
     let scheduling_us = |step: &StepRecord| {
         let is_hidden = engine.scheduler.async_scheduling || step.gpu_time_us.is_some();
-        if is_hidden { 0.0 } else { latency.host().scheduling_processing_time_us() }
+        if is_hidden { 0.0 } else { times.host().scheduling_processing_time_us() }
     };
     let traced = run.steps.as_ref()?;
     let (mut rows, mut sums) = (Vec::<Interval>::new(), [0.0; 4]);
     for row in traced.periods.intervals() {
         let step = traced.trace.steps.get(row.first)?;
         let Some((batch, _)) = reconstruct::requests(step, engine.block_size) else { continue };
-        let estimate = steps.estimate_unchecked(&batch);
         let weight = row.steps as f64;
-        let queues_us = steps.correction().map_or(0.0, |of| of.queues_us(&step.queues())) + scheduling_us(step);
-        let times_us = [estimate.step_time_us, estimate.lower_us, estimate.upper_us].map(|us| us + queues_us);
+        let times_us = if is_black_box {
+            [times.step_time_us(&Step::from(&*batch)); 3]
+        } else {
+            let estimate = steps.estimate_unchecked(&batch);
+            let queues_us = steps.correction().map_or(0.0, |of| of.queues_us(&step.queues())) + scheduling_us(step);
+            [estimate.step_time_us, estimate.lower_us, estimate.upper_us].map(|us| us + queues_us)
+        };
         let figures = [1.0, times_us[0], times_us[1], times_us[2]];
         sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += weight * figure);
         rows.push(*row);

@@ -15,6 +15,7 @@ pub use counts::WorkCount;
 pub use distributions::{
     AtShare, Distributions, GapFigures, GapStatistics, LongerGaps, Sample, Sources, captured_gaps_ms,
 };
+pub(crate) use judge::NO_TIME_MS;
 pub use judge::{CaptureReport, CaptureServer, LimitCheck, REQUEST_COLUMNS, judge_capture, traced_blocks};
 pub use knob::{Knob, MAX_STD_DEV_SHARE};
 pub use queue_wait::{OtherWaits, QueueWaits};
