@@ -150,7 +150,7 @@ fn fit(
     let prior = Prior::of_one_model()?;
     let level = Level::Model { model: model.name.clone() };
     let clients = match (cases.as_slice(), requests.as_slice()) {
-        ([_], [of_run]) => {
+        ([case, others @ ..], [of_run]) if others.is_empty() || case.is_of_tokens => {
             Some(Clients { requests: of_run.requests.clone(), engine: engine.clone(), is_assumed: false })
         }
         _ => None,

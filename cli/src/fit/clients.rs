@@ -37,7 +37,7 @@ fn uncorrected(options: &Options) -> Options {
     Options { correction: CorrectionChoice::None, ..options.clone() }
 }
 
-/// The requests of a single run, and the engine on which they are replayed: the named one, or one with the arguments that the capture
+/// The requests of a single run, or of the runs of its token times, and the engine on which they are replayed: the named one, or one with the arguments that the capture
 /// shows. A note says why there are none.
 pub fn clients(
     (cases, requests): (&[StepCase], &[RequestTrace]),
@@ -46,8 +46,9 @@ pub fn clients(
     options: &Options,
     (outputs, notes): (&mut Outputs, &mut Vec<String>),
 ) -> Option<Clients> {
-    let ([case], Some(run)) = (cases, run) else { return None };
-    let of_run = requests.iter().filter(|of| of.run.experiment == case.labels.name).flat_map(|of| &of.requests);
+    let (Some(run), [case, ..]) = (run, cases) else { return None };
+    let of_run = |of: &&RequestTrace| case.is_of_tokens || of.run.experiment == case.labels.name;
+    let of_run = requests.iter().filter(of_run).flat_map(|of| &of.requests);
     let requests: Vec<RequestRow> = of_run.filter(|row| row.num_output_tokens.is_some()).cloned().collect();
     if requests.is_empty() {
         return None;

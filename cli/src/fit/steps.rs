@@ -35,7 +35,8 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     };
     let (delays, StepData { runs, requests }) = (DelaysOfRuns::of(&data), data);
     outputs.reads(runs.iter().flat_map(|of| [&of.run.trace.run.model, &of.run.trace.run.hardware]).flatten());
-    let single = runs.first().filter(|_| runs.len() == 1).map(|run| run.run.trace.run.clone());
+    let is_single = runs.len() == 1 || requests.len() == 1 && runs.iter().all(|run| run.is_of_tokens);
+    let single = runs.first().filter(|_| is_single).map(|run| run.run.trace.run.clone());
     let (cases, refused) = match &served {
         Some(served) => {
             check_server(&runs, served, job.data_dir)?;

@@ -1,17 +1,19 @@
 //! The requests of a captured run through the replay: what clients see, by a correction and by simpler predictions. Uses `evaluate::capture`.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::units::US_PER_MS;
-use ridgepoint::{Correction, Error, Request, Result};
+use ridgepoint::{Correction, Error, Request, Result, StepModel};
 use ridgepoint_replay::EngineConfig;
 
 use super::fit_steps::{Alignment, StepRun};
 use super::simpler::{ByTrees, Simpler};
 use crate::evaluate::capture::{NO_TIME_MS, ReplayedRequest, RequestTimes, replayed_requests};
 use crate::ingest::RequestRow;
+use crate::stats::mean;
 
 pub(super) type ClientTimes = RequestTimes;
 
@@ -46,48 +48,57 @@ impl Latencies {
 
 impl Clients {
     /// The engine as the run's steps show it.
-    fn engine(&self, run: &StepRun<'_>) -> EngineConfig {
+    fn engine(&self, runs: &[StepRun<'_>]) -> EngineConfig {
         let mut engine = self.engine.clone();
-        if self.is_assumed && run.slopes.is_some() {
+        if let Some(run) = runs.iter().find(|run| self.is_assumed && run.slopes.is_some()) {
             engine.scheduler.async_scheduling = run.alignment == Alignment::Before;
         }
         engine
     }
 
-    fn replayed(&self, run: &StepRun<'_>, latency: &dyn LatencyModel) -> Result<Vec<ReplayedRequest>> {
-        let running = run.case.steps().iter().filter_map(|step| step.num_running).max().unwrap_or(0);
+    fn replayed(&self, runs: &[StepRun<'_>], latency: &dyn LatencyModel) -> Result<Vec<ReplayedRequest>> {
+        let steps = runs.iter().flat_map(|run| run.case.steps());
+        let running = steps.filter_map(|step| step.num_running).max().unwrap_or(0);
         let most = self.engine.max_num_seqs;
         if running > most {
             let problem = format!("up to {running} requests run at a time in the capture, and max_num_seqs = {most}");
-            return Err(Error::invalid(run.case.labels.name.as_str(), vec![problem]));
+            return Err(Error::invalid("the replayed server", vec![problem]));
         }
-        replayed_requests(self.requests.clone(), &self.engine(run), latency)
+        replayed_requests(self.requests.clone(), &self.engine(runs), latency)
     }
 
-    /// The times of the requests that arrive after the fitted rows.
+    /// The times of the requests that arrive while rows run that were held out. `runs` are of one server; none without any.
     ///
     /// # Errors
     /// More running requests in the capture than the engine takes, and those of [`replayed_requests`].
-    pub(super) fn latencies(&self, run: &StepRun<'_>, correction: &Correction, simpler: &Simpler) -> Result<Latencies> {
-        let steps = &run.case.calibrated;
+    pub(super) fn latencies(
+        &self,
+        runs: &[StepRun<'_>],
+        correction: &Correction,
+        simpler: &Simpler,
+    ) -> Result<Latencies> {
+        let Some(steps) = runs.first().map(|run| &run.case.calibrated) else { return Ok(Latencies(Vec::new())) };
         let line = |of: BlackBox| Box::new(with_host(of, &correction.host)) as Box<dyn LatencyModel + '_>;
-        let mean = simpler.mean_us.map(|beta0_us| BlackBox { beta0_us, ..BlackBox::default() });
+        let mean_step = simpler.mean_us.map(|beta0_us| BlackBox { beta0_us, ..BlackBox::default() });
         let host = with_host(BlackBox::default(), &correction.host).host();
         let by_trees = |trees| Box::new(ByTrees { trees, steps, host }) as Box<dyn LatencyModel + '_>;
         let simpler: [Option<Box<dyn LatencyModel + '_>>; 4] = [
             Some(Box::new(CalibratedRoofline::new(steps.clone()))),
             simpler.line.map(line),
-            mean.map(line),
+            mean_step.map(line),
             simpler.trees.as_ref().map(by_trees),
         ];
-        let begin_ns = run.held_out_from_ns();
-        let later = self.replayed(run, &corrected(run, correction))?.into_iter();
-        let later: Vec<ReplayedRequest> = later.filter(|of| of.row.arrival_ns() >= begin_ns).collect();
+        let later_ns: Vec<Range<u64>> = runs.iter().filter_map(StepRun::held_out_ns).collect();
+        let is_later = |of: &ReplayedRequest| {
+            of.row.arrival_ns().is_some_and(|arrival_ns| later_ns.iter().any(|ns| ns.contains(&arrival_ns)))
+        };
+        let replayed = self.replayed(runs, &corrected(steps, correction))?;
+        let later: Vec<ReplayedRequest> = replayed.into_iter().filter(is_later).collect();
         let mut found: Vec<(ClientTimes, [Option<ClientTimes>; 5])> =
             later.iter().map(|of| (of.measured, [Some(of.predicted), None, None, None, None])).collect();
         for (by, latency) in (1..).zip(&simpler) {
             let Some(latency) = latency else { continue };
-            let replayed = self.replayed(run, &**latency)?;
+            let replayed = self.replayed(runs, &**latency)?;
             let by_id: HashMap<&str, ClientTimes> =
                 replayed.iter().map(|of| (&*of.row.request_id, of.predicted)).collect();
             for (of, (_, predicted)) in later.iter().zip(&mut found) {
@@ -100,33 +111,33 @@ impl Clients {
     }
 
     /// What is left of TTFT over the replay, with the prompts' tokens: the delay before the engine's queue, where the capture does not say
-    /// when requests were queued. Of the requests that arrive by `until_ns` and hardly wait in the replay.
+    /// when requests were queued. Of the requests that hardly wait in the replay, and that arrive before rows are held out. With it comes the
+    /// mean of their predicted TTFT, µs, of which an error is in what is left.
     ///
     /// # Errors
-    /// More running requests in the capture than the engine takes, and those of [`replayed_requests`].
-    pub(super) fn delays(
-        &self,
-        run: &StepRun<'_>,
-        correction: &Correction,
-        until_ns: Option<u64>,
-    ) -> Result<Vec<(u64, f64)>> {
+    /// Those of [`replayed_requests`].
+    pub(super) fn delays(&self, runs: &[StepRun<'_>], correction: &Correction) -> Result<(Vec<(u64, f64)>, f64)> {
+        let Some(steps) = runs.first().map(|run| &run.case.calibrated) else { return Ok((Vec::new(), 0.0)) };
         let host = &correction.host;
+        let later_ns: Vec<Range<u64>> = runs.iter().filter_map(StepRun::held_out_ns).collect();
         let delay = |of: ReplayedRequest| {
             let (row, arrived_ns) = (&of.row, of.row.arrived_ns?.get());
             let (measured_ms, predicted_ms) = (of.measured.ttft_ms?, of.predicted.ttft_ms?);
-            let is_early = until_ns.is_none_or(|until_ns| arrived_ns < until_ns);
+            let is_early = !later_ns.iter().any(|ns| ns.contains(&arrived_ns));
             let is_served = of.predicted.queue_wait_ms? <= MOST_WAIT_SHARE * measured_ms;
             let tokens = row.num_prompt_tokens?.get();
             let prompt = Request::prefill(u32::try_from(tokens).unwrap_or(u32::MAX), 0);
             let delay_us = US_PER_MS * (measured_ms - predicted_ms) + host.queueing_time_us(&prompt);
-            (is_early && is_served).then_some((tokens, delay_us))
+            (is_early && is_served).then_some(((tokens, delay_us), US_PER_MS * predicted_ms))
         };
-        Ok(self.replayed(run, &corrected(run, correction))?.into_iter().filter_map(delay).collect())
+        let replayed = self.replayed(runs, &corrected(steps, correction))?.into_iter();
+        let (delays, ttft_us): (Vec<(u64, f64)>, Vec<f64>) = replayed.filter_map(delay).unzip();
+        Ok((delays, mean(&ttft_us).unwrap_or(0.0)))
     }
 }
 
-fn corrected(run: &StepRun<'_>, correction: &Correction) -> CalibratedRoofline {
-    CalibratedRoofline::new(run.case.calibrated.clone().with_correction(Arc::new(correction.clone())))
+fn corrected(steps: &StepModel, correction: &Correction) -> CalibratedRoofline {
+    CalibratedRoofline::new(steps.clone().with_correction(Arc::new(correction.clone())))
 }
 
 /// A line with the delays of a host around the engine.

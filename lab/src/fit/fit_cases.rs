@@ -6,7 +6,7 @@ use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
 use super::host_from_traces::{DelaysOfRuns, LEAST_REQUESTS, host_from_delays};
 use super::mean_step::lift;
-use super::report::HostFit;
+use super::report::{HostFit, ParameterReport};
 use super::step_scatter::{StepFitReport, StepRunReport, fit_level, scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
@@ -43,7 +43,7 @@ pub struct Captured<'a> {
     pub cases: &'a [StepCase],
     /// Delays of their requests.
     pub delays: &'a DelaysOfRuns,
-    /// The requests of a single run, for what clients see.
+    /// The requests of a single run, or of the runs of its token times, for what clients see.
     pub clients: Option<&'a Clients>,
 }
 
@@ -105,23 +105,28 @@ fn host_of(
     runs: &[StepRun<'_>],
     correction: &Correction,
 ) -> HostFit {
+    let few = delays.arrival_to_queued_us.len() < LEAST_REQUESTS || runs.iter().any(|run| run.case.is_of_tokens);
+    let Some(clients) = clients.filter(|_| few) else { return host_from_delays(delays, &correction.host) };
     let mut delays = delays.clone();
-    let mut notes = Vec::new();
-    if let (Some(clients), [run], true) = (clients, runs, delays.arrival_to_queued_us.len() < LEAST_REQUESTS) {
-        match clients.delays(run, correction, run.held_out_from_ns()) {
-            Ok(found) if found.len() >= LEAST_REQUESTS => {
-                notes.push(format!(
-                    "queueing_us is what the TTFT of {} requests leaves over the replay, as the capture does not say when they were queued: \
-                     it holds what output_token_us lacks, and is not separable from it",
-                    found.len()
-                ));
-                delays.arrival_to_queued_us = found;
-            }
-            Ok(_) => {}
-            Err(error) => notes.push(format!("TTFT tells nothing of delays before the queue: {error}")),
+    let (mut note, mut left_us) = (None, 0.0);
+    match clients.delays(runs, correction) {
+        Ok((found, ttft_us)) if found.len() >= LEAST_REQUESTS => {
+            note = Some(format!(
+                "queueing_us is what the TTFT of {} requests leaves over the replay, as the capture does not say when they were queued: \
+                 it holds what output_token_us lacks, and is not separable from it",
+                found.len()
+            ));
+            delays.arrival_to_queued_us = found;
+            delays.token_to_client_us.clear();
+            left_us = correction.scatter.step * ttft_us;
         }
+        Ok(_) => {}
+        Err(error) => note = Some(format!("TTFT tells nothing of delays before the queue: {error}")),
     }
     let mut host = host_from_delays(&delays, &correction.host);
-    host.notes.extend(notes);
+    host.notes.extend(note);
+    for of in host.parameters.iter_mut().filter(|of| of.parameter.name == "queueing_us" && of.identified) {
+        *of = ParameterReport::of_host(of.parameter, of.value, Some(of.sd.hypot(left_us)));
+    }
     host
 }

@@ -104,10 +104,11 @@ impl<'a> StepRun<'a> {
         (self.fitted, self.held_out) = (0..end, end..end);
     }
 
-    /// When the first row that was held out begins; `None` if none was.
-    pub(super) fn held_out_from_ns(&self) -> Option<u64> {
-        let first = self.part(&self.held_out).0.first()?;
-        self.case.record(first).map(|step| step.start_ns)
+    /// From the beginning of the rows that were held out to that of the last one, ns; `None` if none were.
+    pub(super) fn held_out_ns(&self) -> Option<Range<u64>> {
+        let rows = self.part(&self.held_out).0;
+        let start_ns = |row: &Interval| self.case.record(row).map(|step| step.start_ns);
+        Some(start_ns(rows.first()?)?..start_ns(rows.last()?)?)
     }
 
     /// Whether a time holds the host's share of a period. Asynchronous scheduling hides it behind the step before, and a timed forward

@@ -18,6 +18,8 @@ use ridgepoint_replay::EngineConfig;
 const FAR_SDS: f64 = 3.0;
 /// Relative scatter of windows above which nothing is explained.
 const MAX_SCATTER: f64 = 0.3;
+/// Percentage points by which an error must be above another to be worse: less is not even printed.
+const LEAST_WORSE_PCT: f64 = 0.05;
 /// Share of windows that may be faster than the roofline: clocks are read with some noise.
 const MAX_FASTER_SHARE: f64 = 0.05;
 
@@ -44,7 +46,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Judges a correction by the rows of its runs, and by the requests of a single run.
+    /// Judges a correction by the rows of its runs, and by the requests of one server.
     pub fn of(
         runs: &[StepRun<'_>],
         correction: &Correction,
@@ -78,12 +80,11 @@ impl Verdict {
         remarks.extend(residuals::unexplained(runs, correction));
         let simpler = Simpler::of(runs);
         let mut found = LaterRows::of(runs, correction, &simpler);
-        match (clients, runs) {
-            (Some(clients), [run]) if !run.held_out.is_empty() => match clients.latencies(run, correction, &simpler) {
+        if let Some(clients) = clients.filter(|_| with.is_some()) {
+            match clients.latencies(runs, correction, &simpler) {
                 Ok(latencies) => found.add_clients(&latencies),
                 Err(error) => remarks.push(format!("what clients see is not judged: {error}")),
-            },
-            _ => {}
+            }
         }
         Verdict {
             use_it: against.is_empty() && with.is_some(),
@@ -146,7 +147,7 @@ pub fn unlike_the_fitted(steps: &StepModel, engine: &EngineConfig) -> Option<Str
 }
 
 fn is_worse(with: Option<&WindowErrors>, without: Option<&WindowErrors>) -> bool {
-    with.zip(without).is_some_and(|(with, without)| with.median_ape_pct > without.median_ape_pct)
+    with.zip(without).is_some_and(|(with, without)| with.median_ape_pct > without.median_ape_pct + LEAST_WORSE_PCT)
 }
 
 /// Says that too many windows of a run are faster than the roofline.

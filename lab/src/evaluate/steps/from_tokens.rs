@@ -83,18 +83,21 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
         return Vec::new();
     }
     let way_ns = way_to_engine_ns(&timed);
-    for row in &mut requests.requests {
-        row.queued_ns = row.arrived_ns.map(|arrived| arrived.get().saturating_add(way_ns).into());
-        row.first_token_ns = row.first_response_ns;
+    if let Some(way_ns) = way_ns {
+        for row in &mut requests.requests {
+            row.queued_ns = row.arrived_ns.map(|arrived| arrived.get().saturating_add(way_ns).into());
+            row.first_token_ns = row.first_response_ns;
+        }
     }
     let budget = requests.run.max_num_batched_tokens.map_or(USUAL_BUDGET, u64::from);
     let steps = steps(&timed, (SAME_STEP_SHARE * gap_ns) as u64);
-    let finder = Finder { requests: &timed, way_ns, budget, steps: &steps };
-    finder.by_load(&requests.run)
+    let finder = Finder { requests: &timed, way_ns: way_ns.unwrap_or(0), budget, steps: &steps };
+    let way = way_ns.map_or_else(|| "an unknown part".to_owned(), |ns| format!("{} us", ns / 1000));
+    finder.by_load(&requests.run, &way)
 }
 
-/// What TTFT has beyond a step, ns.
-fn way_to_engine_ns(timed: &[TimedRequest<'_>]) -> u64 {
+/// What TTFT has beyond a step, ns; `None` where hardly a request was alone.
+fn way_to_engine_ns(timed: &[TimedRequest<'_>]) -> Option<u64> {
     // Requests that were alone waited for no other, and the median of each length bears a few odd times.
     let mut by_length: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut gaps = Vec::new();
@@ -107,12 +110,11 @@ fn way_to_engine_ns(timed: &[TimedRequest<'_>]) -> u64 {
         by_length.into_iter().filter_map(|(tokens, times)| Some(([1.0, tokens as f64], median(times)?))).collect();
     let (rows, times): (Vec<[f64; 2]>, Vec<f64>) = points.into_iter().unzip();
     if rows.len() < 2 {
-        return 0;
+        return None;
     }
-    let line = non_negative_least_squares(&rows, &times, &vec![1.0; rows.len()]);
-    let (Some([intercept, _]), Some(gap)) = (line, median(gaps)) else { return 0 };
+    let [intercept, _] = non_negative_least_squares(&rows, &times, &vec![1.0; rows.len()])?;
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    (intercept.min(least) - gap).max(0.0) as u64
+    Some((intercept.min(least) - median(gaps)?).max(0.0) as u64)
 }
 
 /// The requests that no other one is in flight with; `timed` is in the order of arrival.
@@ -167,7 +169,7 @@ struct RecoveredStep {
 }
 
 impl Finder<'_> {
-    fn by_load(&self, run: &Run) -> Vec<ReadRun> {
+    fn by_load(&self, run: &Run, way: &str) -> Vec<ReadRun> {
         let mut loads: BTreeMap<(u32, u32), ReadRun> = BTreeMap::new();
         let (mut step_id, mut left_out) = (0, 0);
         let (mut active, mut arrived) = (Vec::new(), 0);
@@ -206,8 +208,7 @@ impl Finder<'_> {
         let mut found: Vec<ReadRun> = loads.into_values().collect();
         if let Some(first) = found.first_mut() {
             first.notes.push(format!(
-                "steps are those of token times at the client, {} us of each TTFT being the way to the engine; {left_out} steps may hold other work",
-                self.way_ns / 1000
+                "steps are those of token times at the client, {way} of each TTFT being the way to the engine; {left_out} steps may hold other work"
             ));
             let mut dropped = Dropped::default();
             dropped.add_many(DropReason::Incomplete, left_out);
