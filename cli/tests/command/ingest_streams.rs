@@ -33,7 +33,7 @@ fn a_log_becomes_steps_with_labels_and_kv_blocks() {
     let table = folder.read("out/steps.csv");
     let row = table.lines().nth(1).unwrap();
     // 12.5 % of 200 blocks are in use.
-    let expected = "vllm,llama-3.1-8b,h100,2,,vllm-0.32.0,64,512,200,0,2,5,300,5,,,,,,,200,175,7250.0,1,7250.0,,";
+    let expected = "vllm,llama-3.1-8b,h100,2,,vllm-0.32.0,64,512,200,0,2,5,300,5,,,,,,,200,175,7250.0,,1,7250.0,,";
     assert_eq!(row, expected);
 }
 

@@ -65,12 +65,12 @@ fn planted_prices_come_back_and_are_replayed() {
     let fitted = fit(&folder, "my.toml", &["--format", "json"]);
     assert_eq!(fitted.code, 0, "{}", fitted.stderr);
     let alpha = folder.read("tables/alpha.csv");
-    let header = "alpha_latency_ms,prompt_tokens,cached_tokens,queue_depth,running_depth,kv_ratio,arrival_ns,model,hardware,tp,run";
+    let header = "alpha_latency_ms,prompt_tokens,cached_tokens,queue_depth,running_depth,kv_ratio,since_step_ms,max_output_tokens,arrival_ns,model,hardware,tp,run";
     assert_eq!((alpha.lines().next(), alpha.lines().count()), (Some(header), 401));
     let beta = folder.read("tables/beta.csv");
-    assert!(
-        beta.starts_with("step_duration_us,num_prefill,num_decode,prefill_tokens,decode_tokens,kv_ratio,kv_tokens,")
-    );
+    assert!(beta.starts_with(
+        "step_duration_us,num_prefill,num_decode,prefill_tokens,decode_tokens,kv_ratio,kv_tokens,tables_us,"
+    ));
     let json: Value = serde_json::from_str(&fitted.stdout).unwrap();
     assert_eq!(json["training"]["beta_rows"], beta.lines().count() - 1);
     let before = e2e_ms(&simulate(&folder, "planted.toml", &[]));

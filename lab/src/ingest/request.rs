@@ -81,6 +81,9 @@ pub struct RequestRow {
     /// Its top-p, likewise.
     #[serde(default)]
     pub top_p: Option<f64>,
+    /// The most tokens that it may generate (`max_tokens`).
+    #[serde(default)]
+    pub max_output_tokens: Option<Whole>,
 }
 
 /// The sampling parameters of requests, each kind once; empty if no request reports its own.

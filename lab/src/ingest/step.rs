@@ -97,6 +97,9 @@ pub struct StepRecord {
     pub kv_blocks_free: Option<u64>,
     /// Time of the forward pass on the GPU, µs, where the engine measured it (forward-pass metrics).
     pub gpu_time_us: Option<f64>,
+    /// Share of the KV blocks that is in use, where the trace says that instead of counting them.
+    #[serde(default, alias = "kv.usage_gpu_ratio")]
+    pub kv_usage_ratio: Option<f64>,
     /// Preempted requests that the step schedules again, where the run's requests report them.
     #[serde(skip)]
     pub num_resumed: Option<u32>,
@@ -126,7 +129,8 @@ impl StepRecord {
 
     /// Share of the KV blocks that is in use, where the trace reports it.
     pub fn kv_ratio(&self) -> Option<f64> {
-        Some(self.kv_blocks_used()? as f64 / self.kv_blocks_total.filter(|total| *total > 0)? as f64)
+        let counted = || Some(self.kv_blocks_used()? as f64 / self.kv_blocks_total.filter(|total| *total > 0)? as f64);
+        counted().or(self.kv_usage_ratio)
     }
 
     /// Tokens that the requests of the step have in the cache, where the trace reports them.
@@ -203,7 +207,8 @@ pub(super) struct Sum {
 }
 
 /// Attributes of `step.BATCH_SUMMARY` whose fields [`contradiction`] names, with these fields.
-const ATTRIBUTES: [(&str, &str); 3] = [
+const ATTRIBUTES: [(&str, &str); 4] = [
+    ("kv_usage_ratio", "kv.usage_gpu_ratio"),
     ("prefill_tokens", "batch.prefill_tokens"),
     ("decode_tokens", "batch.decode_tokens"),
     ("kv_blocks_free", "kv.blocks_free_gpu"),
@@ -240,6 +245,9 @@ pub(super) fn contradiction(step: &StepRecord) -> Option<(&'static str, String)>
         if tokens.is_some_and(|tokens| tokens > MAX_STEP_TOKENS) {
             return Some((name, format!("at most {MAX_STEP_TOKENS} tokens")));
         }
+    }
+    if step.kv_usage_ratio.is_some_and(|ratio| !(0.0..=1.0).contains(&ratio)) {
+        return Some(("kv_usage_ratio", "from 0 to 1".to_owned()));
     }
     let total = step.kv_blocks_total.filter(|total| step.kv_blocks_free.is_some_and(|free| free > *total))?;
     Some(("kv_blocks_free", format!("at most {total}, the number of blocks")))

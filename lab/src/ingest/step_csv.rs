@@ -22,11 +22,11 @@ pub(super) const FORMAT: Format = Format {
     read,
 };
 
-/// The last three are known and not used: the first two span a part of the engine's loop, the third follows from the blocks.
+/// The last two are known and not used: they span a part of the engine's loop.
 const COLUMNS: Columns = Columns {
     optional: "batch.scheduled_tokens,queue.running_depth,queue.waiting_depth,batch.num_finished,\
         batch.num_preempted,kv.blocks_total_gpu,kv.blocks_free_gpu,experiment,model,workload,\
-        tensor_parallel_size,step.ts_end_ns,step.duration_us,kv.usage_gpu_ratio",
+        tensor_parallel_size,kv.usage_gpu_ratio,step.ts_end_ns,step.duration_us",
     aliases: &[("experiment_id", "experiment"), ("tp", "tensor_parallel_size")],
     ..Columns::exactly(
         "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\

@@ -28,9 +28,19 @@ pub const FORMAT: Format = Format {
     read,
 };
 
-/// The columns in the order in which they are written. A table has them all, in any order.
+/// The columns in the order in which they are written. A table has them in any order.
 pub static COLUMNS: LazyLock<&'static str> =
     LazyLock::new(|| header((Run::default(), StepRecord::default(), Cells::default())));
+
+/// The column that tables of earlier releases lack.
+const OPTIONAL: &str = "kv_usage_ratio";
+
+/// The columns that every table has.
+static REQUIRED: LazyLock<String> = LazyLock::new(|| COLUMNS.replace(&format!("{OPTIONAL},"), ""));
+
+fn columns() -> Columns {
+    Columns { optional: OPTIONAL, ..Columns::exactly(&REQUIRED) }
+}
 
 /// The last columns of a row.
 #[derive(Default, Serialize, Deserialize)]
@@ -79,7 +89,7 @@ pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
 /// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented.
 pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
     let mut repeats = 0;
-    let runs = read_rows(path, Columns::exactly(&COLUMNS), |row, run, known: &[(StepRecord, StepTime)]| {
+    let runs = read_rows(path, columns(), |row, run, known: &[(StepRecord, StepTime)]| {
         let (mut step, cells): (StepRecord, Cells) = (row.get()?, row.get()?);
         if known.last().is_some_and(|(last, _)| last.step_id >= step.step_id) {
             let expected = format!("a number above that of the step before in '{}'", run.experiment);

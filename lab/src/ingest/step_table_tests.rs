@@ -175,12 +175,13 @@ prop_compose! {
         counts in proptest::option::of(any::<u32>()),
         tokens in proptest::option::of(any::<u64>()),
         gpu_time_us in proptest::option::of(1e-3f64..1e9),
+        kv_usage_ratio in proptest::option::of(0f64..=1.0),
     ) -> StepRecord {
         let (decodes, prefills) = requests.split_at(requests.len().min(decodes));
         let tokens_of = |of: &[Request]| of.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
         let count = |of: &[Request]| u32::try_from(of.len()).unwrap();
         StepRecord {
-            start_ns, gpu_time_us,
+            start_ns, gpu_time_us, kv_usage_ratio,
             num_prefill_requests: count(prefills),
             num_decode_requests: count(decodes),
             prefill_tokens: tokens_of(prefills),

@@ -23,6 +23,10 @@ pub struct QueueRow {
     pub running_depth: Option<u32>,
     /// Share of the KV blocks that is in use.
     pub kv_ratio: Option<f64>,
+    /// From the start of that step to the queue, ms: the scheduler decides again when the step ends.
+    pub since_step_ms: Option<f64>,
+    /// The most tokens that it may generate.
+    pub max_output_tokens: Option<u64>,
     /// When the request arrived.
     pub arrival_ns: Option<u64>,
     #[serde(skip)]
@@ -31,12 +35,13 @@ pub struct QueueRow {
 
 /// What the line of waits is drawn through. Whatever is constant in a run, as a share of its most running requests or a model's layers,
 /// scales a coefficient and needs no column.
-const QUEUE_COLUMNS: [&str; 7] = [
+const QUEUE_COLUMNS: [&str; 8] = [
     "queue_depth",
     "running_depth",
     "kv_ratio",
     "prompt_tokens",
     "cached_tokens",
+    "since_step_ms",
     "queue_depth*kv_ratio",
     "prompt_tokens*running_depth",
 ];
@@ -56,6 +61,8 @@ impl QueueRow {
             queue_depth: found.and_then(|step| step.num_waiting),
             running_depth: found.and_then(|step| step.num_running),
             kv_ratio: found.and_then(StepRecord::kv_ratio),
+            since_step_ms: found.and_then(|step| Some(ns_to_ms(queued_ns.checked_sub(step.start_ns)?))),
+            max_output_tokens: request.max_output_tokens.map(u64::from),
             arrival_ns: request.arrival_ns(),
             queued_ns,
         })
@@ -65,9 +72,9 @@ impl QueueRow {
         let [prompt, cached] = [self.prompt_tokens, self.cached_tokens].map(|tokens| tokens.map(|count| count as f64));
         let [waiting, running] = [self.queue_depth, self.running_depth].map(|depth| depth.map(f64::from));
         let times = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
-        let x =
-            [waiting, running, self.kv_ratio, prompt, cached, times(waiting, self.kv_ratio), times(prompt, running)];
-        TrainingRow { x: x.to_vec(), y: self.alpha_latency_ms }
+        let products = [times(waiting, self.kv_ratio), times(prompt, running)];
+        let x = [waiting, running, self.kv_ratio, prompt, cached, self.since_step_ms];
+        TrainingRow { x: x.into_iter().chain(products).collect(), y: self.alpha_latency_ms }
     }
 
     /// What a line predicts of it, ms.

@@ -25,6 +25,8 @@ pub struct StepRow {
     pub kv_ratio: Option<f64>,
     /// Tokens that its requests have in the cache.
     pub kv_tokens: Option<u64>,
+    /// Time of the step by the tables alone, µs: its work over the GPU's peaks and the kernels' efficiency.
+    pub tables_us: f64,
     /// Steps that the duration is a mean of.
     pub steps: u64,
     /// When it began.
@@ -51,6 +53,7 @@ impl StepRow {
                 decode_tokens: step.decode_tokens,
                 kv_ratio: step.kv_ratio(),
                 kv_tokens: step.kv_tokens(),
+                tables_us: case.calibrated.step_time_us(&case.requests(of)),
                 steps: time.steps,
                 start_ns: step.start_ns,
                 columns: BlackBox::columns(&case.requests(of)).to_vec(),

@@ -5,7 +5,7 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Capture, DirectionLog, DropReason, RequestRow, Whole, otlp};
+use ridgepoint_lab::ingest::{Capture, DirectionLog, DropReason, RequestRow, StepRecord, Whole, otlp};
 use serde_json::{Value, json};
 
 use ingest_support::{api_span, attributes, core_span, event, export, snapshot, span, summary};
@@ -68,6 +68,13 @@ pub fn check_whole_run(read: &Capture) {
     assert_eq!(run.model.as_deref(), Some("llama-2-70b"));
     assert_eq!(run.engine_version.as_deref(), Some("0.15.1+steps"));
     assert_eq!((steps[0].step_id, steps[1].step_id), (41, 42));
+    assert_eq!(read.requests[0].requests[0].max_output_tokens, Some(Whole::from(16)));
+    // A share stands in where blocks are not counted.
+    let uncounted = StepRecord { kv_blocks_free: None, kv_usage_ratio: Some(0.5), ..steps[0].clone() };
+    assert_eq!(
+        (steps[0].kv_usage_ratio, steps[0].kv_ratio(), uncounted.kv_ratio()),
+        (Some(0.25), Some(0.25), Some(0.5))
+    );
     assert_eq!((steps[1].start_ns, steps[1].num_prefill_requests, steps[1].prefill_tokens), (50_010_000_000, 1, 511));
     assert_eq!((steps[1].kv_blocks_total, steps[1].kv_blocks_free), (Some(1000), Some(750)));
     assert_eq!((steps[1].num_waiting, steps[1].num_preempted), (Some(3), Some(1)));

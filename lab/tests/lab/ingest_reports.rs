@@ -297,6 +297,7 @@ fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
             block_hashes: lists[4].clone(),
             temperature: counts[0].map(|count| count.get() as f64 / 7.0),
             top_p: counts[1].map(|count| 1.0 / (1.0 + count.get() as f64)),
+            max_output_tokens: counts[5],
         }
     });
     prop::collection::vec(row, 1..6).prop_map(|mut rows| {

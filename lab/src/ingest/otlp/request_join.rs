@@ -103,6 +103,7 @@ fn attach(request: &mut RequestSpan, server: &ServerSpan, is_shared: bool) {
     row.handed_over_ns = server.handed_over_ns;
     row.temperature = row.temperature.or(server.temperature);
     row.top_p = row.top_p.or(server.top_p);
+    row.max_output_tokens = row.max_output_tokens.or(server.max_output_tokens);
     if !is_shared {
         // With several prompts in a request, its first response may be any prompt's.
         row.first_response_ns = server.first_response_ns;

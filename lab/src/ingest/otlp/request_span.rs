@@ -98,6 +98,7 @@ pub(super) struct ServerSpan {
     pub(super) finish_status: Option<Box<str>>,
     pub(super) temperature: Option<f64>,
     pub(super) top_p: Option<f64>,
+    pub(super) max_output_tokens: Option<Whole>,
 }
 
 /// A request's span of either kind.
@@ -121,6 +122,7 @@ impl From<RequestSpan> for ServerSpan {
             finish_status: row.finish_status,
             temperature: row.temperature,
             top_p: row.top_p,
+            max_output_tokens: row.max_output_tokens,
         }
     }
 }
@@ -138,6 +140,7 @@ impl From<ServerSpan> for RequestSpan {
             finish_status: span.finish_status,
             temperature: span.temperature,
             top_p: span.top_p,
+            max_output_tokens: span.max_output_tokens,
             ..RequestRow::default()
         };
         RequestSpan { origin: span.origin, row }
@@ -167,6 +170,7 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     row.num_prompt_tokens = row.num_prompt_tokens.or(count("gen_ai.usage.prompt_tokens")?);
     row.num_output_tokens = row.num_output_tokens.or(count("gen_ai.usage.completion_tokens")?);
     row.num_cached_tokens = count("gen_ai.usage.cache_read.input_tokens")?;
+    row.max_output_tokens = row.max_output_tokens.or(count("gen_ai.request.max_tokens")?);
     row.temperature = attributes.number("gen_ai.request.temperature", NumberRange::from_zero(f64::MAX, ""))?;
     row.top_p = attributes.number("gen_ai.request.top_p", NumberRange::above_zero(1.0, ""))?;
     if let Some([earlier, later]) = row.out_of_order() {
@@ -263,6 +267,7 @@ fn from_events(row: &mut RequestRow, events: &mut [SpanEvent], is_monotonic: boo
             if preempted == 0 && !is_resume {
                 row.num_prompt_tokens = row.num_prompt_tokens.or(whole("prefill_total_tokens")?);
             }
+            row.max_output_tokens = row.max_output_tokens.or(whole("decode_max_tokens")?);
             let counted = whole("num_preemptions")?;
             row.num_preemptions = row.num_preemptions.max(counted).max(Some(preempted.into()));
         }
