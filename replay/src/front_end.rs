@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use ridgepoint::units::ns_to_us;
 use ridgepoint::{Error, Result};
 
 use crate::workload::WorkloadRequest;
@@ -91,6 +92,28 @@ impl FrontEnd {
             if self.inside.is_empty() { 0.0 } else { self.progress_ns + passed_ns / self.inside.len() as f64 };
         self.now_ns = self.now_ns.max(now_ns);
     }
+}
+
+/// How long requests are in the front end's event loop, µs, of which each takes `alone_us` alone. Arrivals are in order.
+///
+/// ```
+/// // Two requests at once get half of the loop each.
+/// assert_eq!(ridgepoint_replay::front_end_times_us(10.0, &[0, 0, 100_000]), [20.0, 20.0, 10.0]);
+/// ```
+pub fn front_end_times_us(alone_us: f64, arrivals_ns: &[u64]) -> Vec<f64> {
+    let mut front_end = FrontEnd::new(alone_us);
+    for (record, arrival_ns) in (0..).zip(arrivals_ns) {
+        front_end.enter(record, WorkloadRequest::new(*arrival_ns, 1, 1), 0);
+    }
+    let mut times_us = vec![0.0; arrivals_ns.len()];
+    while let Some(now_ns) = front_end.next_ns() {
+        while let Some(Pending { visible_ns, record, request }) = front_end.take(now_ns) {
+            if let Some(time_us) = times_us.get_mut(record as usize) {
+                *time_us = ns_to_us(visible_ns.saturating_sub(request.arrival_ns));
+            }
+        }
+    }
+    times_us
 }
 
 /// Checks the workload's `index`-th request, which must not arrive before `not_before_ns`: its announced time, and the arrival

@@ -112,6 +112,7 @@ pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;
 pub use engine::replay;
 pub use figures_json::{find_hardware, hardware_from_json};
+pub use front_end::front_end_times_us;
 pub use kv_metrics::{
     Hits, HostCost, KvMetrics, KvWatch, PrefixCacheBalance, PrefixCachePrices, PrefixGroup, WatchedReplay,
 };

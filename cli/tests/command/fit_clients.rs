@@ -96,3 +96,49 @@ fn a_server_that_did_not_write_the_capture_is_named() {
     assert!(!folder.names().contains(&"my.toml".to_owned()));
     assert!(SERVER.contains(&"llama-3.1-8b"));
 }
+
+#[test]
+fn a_front_end_that_requests_share_is_found() {
+    let folder = Folder::new();
+    let mut planted = ridgepoint::Correction::neutral();
+    planted.host.front_end_us = 4000.0;
+    planted.host.queueing_us = 2500.0;
+    let correction = folder.write("planted.toml", planted.to_toml_string().unwrap());
+    // Bursts of one to six, 20 µs apart, every 150 ms.
+    let bursts = (1..=6).cycle().zip(0..).flat_map(|(size, burst)| (0..size).map(move |at| (burst, at))).take(400);
+    let rows = bursts.enumerate().map(|(n, (burst, at))| {
+        format!("{},{},{}\n", 150.0 * f64::from(burst) + 0.02 * f64::from(at), 60 + 97 * n % 1201, 10 + 31 * n % 83)
+    });
+    let list = folder.write("requests.csv", "arrival_ms,input_len,output_len\n".to_owned() + &rows.collect::<String>());
+    let trace = folder.path("trace.json");
+    let args = ["simulate", "--requests", &list, "--correction", &correction, "--output-otlp", &trace];
+    assert_eq!(run(&[&args[..], &SERVER].concat()).code, 0);
+    let fitted = fit(&folder, "trace.json", &CAPTURED);
+    assert_eq!(fitted.code, 0, "{}", fitted.stderr);
+    let report = fitted.json();
+    let parameters = report["fit"]["parameters"].as_array().unwrap();
+    let of = parameters.iter().find(|of| of["name"] == "front_end_us").unwrap();
+    let off = of["value"].as_f64().unwrap() - 4000.0;
+    assert!(off.abs() < 3.0 * of["sd"].as_f64().unwrap().max(40.0) && of["identified"] == true, "{of}");
+    assert!(folder.read("my.toml").contains("front_end_us = "));
+    assert!(mean_pct(kind(&report, "ttft").unwrap(), "correction").abs() < 4.0);
+}
+
+#[test]
+fn token_times_alone_tell_the_delay_before_the_queue() {
+    let folder = planted();
+    let trace = folder.path("tokens.jsonl");
+    let (list, line) = (folder.path("requests.csv"), folder.path("planted.toml"));
+    let args = ["simulate", "--requests", &list, "--latency", &line, "--output-tokens", &trace];
+    assert_eq!(run(&[&args[..], &SERVER].concat()).code, 0);
+    let fitted = fit(&folder, "tokens.jsonl", &CAPTURED);
+    assert_eq!(fitted.code, 0, "{}", fitted.stderr);
+    let report = fitted.json();
+    let parameters = report["fit"]["parameters"].as_array().unwrap();
+    let of = |name: &str| parameters.iter().find(|of| of["name"] == name).unwrap();
+    let seen_us = of("queueing_us")["value"].as_f64().unwrap() + of("output_token_us")["value"].as_f64().unwrap();
+    // What clients see: 3 ms before the queue and 1 ms behind the engine.
+    let sd_us = of("queueing_us")["sd"].as_f64().unwrap();
+    assert!((seen_us - 4000.0).abs() < 2.0 * sd_us && of("output_token_us")["identified"] == false, "{parameters:?}");
+    assert!(mean_pct(kind(&report, "e2e").unwrap(), "correction").abs() < 5.0, "{}", report["verdict"]);
+}

@@ -4,14 +4,13 @@
 use super::clients::Clients;
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
-use super::host_from_traces::{DelaysOfRuns, LEAST_REQUESTS, host_from_delays};
+use super::host_from_traces::{Delays, DelaysOfRuns, LEAST_REQUESTS};
 use super::mean_step::lift;
 use super::report::{HostFit, ParameterReport};
 use super::step_scatter::{StepFitReport, StepRunReport, fit_level, scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::{FIRST, StepSplit, folds};
-use crate::ingest::HostDelays;
 use ridgepoint::correction::Level;
 use ridgepoint::{Correction, Result};
 
@@ -100,13 +99,9 @@ pub fn fit_cases(
 }
 
 /// The delays around the engine: those that the requests' times tell, else what their TTFT leaves over the replay.
-fn host_of(
-    (delays, clients): (&HostDelays, Option<&Clients>),
-    runs: &[StepRun<'_>],
-    correction: &Correction,
-) -> HostFit {
-    let few = delays.arrival_to_queued_us.len() < LEAST_REQUESTS || runs.iter().any(|run| run.case.is_of_tokens);
-    let Some(clients) = clients.filter(|_| few) else { return host_from_delays(delays, &correction.host) };
+fn host_of((delays, clients): (&Delays, Option<&Clients>), runs: &[StepRun<'_>], correction: &Correction) -> HostFit {
+    let few = delays.host.arrival_to_queued_us.len() < LEAST_REQUESTS || runs.iter().any(|run| run.case.is_of_tokens);
+    let Some(clients) = clients.filter(|_| few) else { return delays.host(&correction.host) };
     let mut delays = delays.clone();
     let (mut note, mut left_us) = (None, 0.0);
     match clients.delays(runs, correction) {
@@ -116,14 +111,15 @@ fn host_of(
                  it holds what output_token_us lacks, and is not separable from it",
                 found.len()
             ));
-            delays.arrival_to_queued_us = found;
-            delays.token_to_client_us.clear();
+            delays.host.arrival_to_queued_us = found;
+            delays.host.token_to_client_us.clear();
+            delays.front_end = None;
             left_us = correction.scatter.step * ttft_us;
         }
         Ok(_) => {}
         Err(error) => note = Some(format!("TTFT tells nothing of delays before the queue: {error}")),
     }
-    let mut host = host_from_delays(&delays, &correction.host);
+    let mut host = delays.host(&correction.host);
     host.notes.extend(note);
     for of in host.parameters.iter_mut().filter(|of| of.parameter.name == "queueing_us" && of.identified) {
         *of = ParameterReport::of_host(of.parameter, of.value, Some(of.sd.hypot(left_us)));

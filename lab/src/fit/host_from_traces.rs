@@ -2,6 +2,7 @@
 
 use nalgebra::{Matrix2, Vector2};
 
+use super::front_end_loop::{FrontEndLoop, QueueingDelay};
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::{HostFit, ParameterReport};
 use crate::evaluate::steps::read::StepData;
@@ -28,9 +29,16 @@ const TURNS: usize = 30;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DelaysOfRuns {
     /// Of the first 60 % of each run's requests, by their arrivals.
-    pub first: HostDelays,
+    pub(super) first: Delays,
     /// Of all requests.
-    pub all: HostDelays,
+    pub(super) all: Delays,
+}
+
+/// Host delays, those before the queue without the time in the front end's loop.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Delays {
+    pub(super) host: HostDelays,
+    pub(super) front_end: Option<FrontEndLoop>,
 }
 
 impl DelaysOfRuns {
@@ -40,6 +48,7 @@ impl DelaysOfRuns {
     /// since the last step began then, on average, unless the engine idled.
     pub fn of(data: &StepData) -> DelaysOfRuns {
         let mut delays = DelaysOfRuns::default();
+        let (mut before_queue, mut first_before_queue) = (Vec::new(), Vec::new());
         for RequestTrace { run, requests } in &data.requests {
             let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
             let steps = steps.filter(|run| takes_between_iterations(run, requests));
@@ -52,15 +61,51 @@ impl DelaysOfRuns {
             let mut arrivals: Vec<Option<u64>> = requests.iter().map(RequestRow::arrival_ns).collect();
             arrivals.sort_unstable();
             let later = arrivals.get((FIRST * arrivals.len() as f64) as usize).copied();
+            let is_first = |request: &RequestRow| later.is_none_or(|later| request.arrival_ns() < later);
+            let mut of_run: [Vec<QueueingDelay>; 2] = Default::default();
             for (request, wait_us) in requests.iter().zip(waits_us) {
                 let wait_us = Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0);
-                delays.all.add(request, wait_us);
-                if later.is_none_or(|later| request.arrival_ns() < later) {
-                    delays.first.add(request, wait_us);
+                let is_first = is_first(request);
+                let [first, all] = &mut of_run;
+                for (delays, queueing) in
+                    [(&mut delays.all, all)].into_iter().chain(is_first.then_some((&mut delays.first, first)))
+                {
+                    delays.host.add(request, wait_us);
+                    queueing.extend(QueueingDelay::of(request, wait_us));
                 }
             }
+            let [first, all] = of_run;
+            first_before_queue.push(first);
+            before_queue.push(all);
         }
+        delays.first.find_front_end(first_before_queue);
+        delays.all.find_front_end(before_queue);
         delays
+    }
+
+    /// The overheads of all requests; those that the delays do not tell are the prior's.
+    pub fn host(&self, prior: &HostTimes) -> HostFit {
+        self.all.host(prior)
+    }
+}
+
+impl Delays {
+    /// Takes the front end's loop out of the delays before the queue, if it shows in them.
+    fn find_front_end(&mut self, mut runs: Vec<Vec<QueueingDelay>>) {
+        self.front_end = FrontEndLoop::of(&mut runs);
+        if let Some(front_end) = &self.front_end {
+            self.host.arrival_to_queued_us.clone_from(&front_end.left);
+        }
+    }
+
+    /// The overheads of these delays, as [`host_from_delays`], and the front end's loop.
+    pub(super) fn host(&self, prior: &HostTimes) -> HostFit {
+        let mut host = host_from_delays(&self.host, prior);
+        if let Some(front_end) = &self.front_end {
+            host.times.front_end_us = front_end.us;
+            host.parameters.push(front_end.report(prior));
+        }
+        host
     }
 }
 
@@ -116,7 +161,7 @@ fn takes_between_iterations(run: &TableRun, requests: &[RequestRow]) -> bool {
 /// # Formula
 /// Huber's loss of residuals over their robust standard deviation, by iteratively reweighted least squares; the standard deviation of a
 /// median is √(π/2)·s/√n. If all prompts have the same length, the time per token is the prior's.
-pub fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
+fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     let mut times = *prior;
     // The prior's standard deviation of an overhead is its default.
     let usual = HostTimes::default();
@@ -172,15 +217,15 @@ fn sd_of_median(values: &[f64]) -> f64 {
 
 /// A line `start + slope·x`.
 #[derive(Debug, Clone, Copy)]
-struct RobustLine {
-    start: f64,
-    slope: f64,
+pub(super) struct RobustLine {
+    pub(super) start: f64,
+    pub(super) slope: f64,
     start_sd: f64,
     slope_sd: f64,
 }
 
 /// `None` where all x are the same.
-fn robust_line(pairs: &[(u64, f64)]) -> Option<RobustLine> {
+pub(super) fn robust_line(pairs: &[(u64, f64)]) -> Option<RobustLine> {
     let (rows, times): (Vec<[f64; 2]>, Vec<f64>) = pairs.iter().map(|(x, y)| ([1.0, *x as f64], *y)).unzip();
     let mean_x = rows.iter().map(|[_, x]| x).sum::<f64>() / rows.len() as f64;
     let squares: f64 = rows.iter().map(|[_, x]| (x - mean_x).powi(2)).sum();

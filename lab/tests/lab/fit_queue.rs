@@ -15,7 +15,6 @@ use ridgepoint_lab::evaluate::steps::case::StepCase;
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, StepData};
 use ridgepoint_lab::fit::{
     Alignment, DelaysOfRuns, FitResult, ParameterReport, Prior, StepRun, StepRunReport, fit_with_scatter,
-    host_from_delays,
 };
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, RequestTrace, Run, StepRecord, StepTrace, periods};
@@ -180,7 +179,7 @@ fn fitted(trace: StepTrace, requests: &[RequestRow]) -> (FitResult, StepRunRepor
     let mut runs = [StepRun::new(&case, 0..cut, cut..case.rows.len(), &prior)];
     assert_eq!(runs[0].alignment, Alignment::Own, "{:?}", runs[0].slopes);
     let mut fit = fit_with_scatter("made up", &mut runs, &prior, &Level::Global).unwrap();
-    let host = host_from_delays(&delays.all, &fit.correction.host);
+    let host = delays.host(&fit.correction.host);
     fit.correction.host = host.times;
     fit.report.replace_host(host);
     let report = StepRunReport::of(&runs[0], &fit.correction);
