@@ -127,8 +127,8 @@ impl Report for BenchReport {
         if self.results.len() > 1 {
             page.blank();
             let rows = Rows::of(&self.median_ape_pct)
-                .left("absolute error", |(figure, _)| figure.clone())
-                .right("median", |(_, pct)| absolute(*pct));
+                .left("absolute error", |of| of.figure.clone())
+                .right("median", |of| absolute(of.median_ape_pct));
             page.rows(&rows, &[]);
         }
     }

@@ -58,9 +58,9 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs, common: &Common) -> Result<(
 pub fn lay_out(page: &mut Page, report: &BenchFitReport) {
     page.paragraph("", &report.verdict.in_words());
     page.blank();
-    for (name, of_result) in &report.results {
-        page.line(name);
-        rows(page, of_result);
+    for result in &report.results {
+        page.line(&result.name);
+        rows(page, &result.rows);
         page.blank();
     }
 }

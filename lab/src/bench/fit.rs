@@ -39,22 +39,31 @@ pub struct BenchVerdict {
     /// The same after the fit.
     pub after_pct: f64,
     /// Of the figures that were not fitted, before and after, percent; `None` where the results have none.
-    pub others_pct: Option<(f64, f64)>,
+    pub others_pct: Option<BeforeAfter>,
     /// Of the fitted figures of each result, by a fit to the others, before and after, percent; `None` for one result.
-    pub left_out_pct: Option<(f64, f64)>,
+    pub left_out_pct: Option<BeforeAfter>,
+}
+
+/// An error before and after a fit, percent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BeforeAfter {
+    /// Before.
+    pub before: f64,
+    /// After.
+    pub after: f64,
 }
 
 impl BenchVerdict {
     /// Whether what judges it is further off than before.
     pub fn is_worse(&self) -> bool {
-        self.left_out_pct.or(self.others_pct).is_some_and(|(before, after)| after > before + 1.0)
+        self.left_out_pct.or(self.others_pct).is_some_and(|of| of.after > of.before + 1.0)
     }
 
     /// The verdict in a sentence or two.
     pub fn in_words(&self) -> String {
         let fitted =
             format!("fitted figures are {:.1} % off in the median, {:.1} % before", self.after_pct, self.before_pct);
-        let pair = |what: &str, (before, after): (f64, f64)| format!("{what} {after:.1} %, {before:.1} % before");
+        let pair = |what: &str, BeforeAfter { before, after }| format!("{what} {after:.1} %, {before:.1} % before");
         let judged = match (self.left_out_pct, self.others_pct) {
             (Some(left_out), _) => pair("each result by a fit to the others", left_out),
             (None, Some(others)) => pair("medians and percentiles, which were not fitted,", others),
@@ -76,9 +85,18 @@ pub struct BenchFitReport {
     /// The terms; those that are not identified stay near their prior.
     pub parameters: Vec<ParameterReport>,
     /// Figures of each result with their predictions by the fit.
-    pub results: Vec<(String, Vec<BenchRow>)>,
+    pub results: Vec<FittedResult>,
     /// Remarks.
     pub notes: Vec<String>,
+}
+
+/// A result by the fit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FittedResult {
+    /// Its file.
+    pub name: String,
+    /// Its figures.
+    pub rows: Vec<BenchRow>,
 }
 
 /// A correction with its report.
@@ -103,8 +121,8 @@ pub fn fit_bench(cases: &[BenchCase], around: &Correction, done: &dyn Fn()) -> R
     let verdict = BenchVerdict {
         before_pct: error(&before, true).unwrap_or(0.0),
         after_pct: error(&after, true).unwrap_or(0.0),
-        others_pct: error(&before, false).zip(error(&after, false)),
-        left_out_pct: left_out.and_then(|of| error(&before, true).zip(error(&of, true))),
+        others_pct: both(error(&before, false), error(&after, false)),
+        left_out_pct: left_out.and_then(|of| both(error(&before, true), error(&of, true))),
     };
     let report = |(index, of): (usize, &solver::Parameter)| {
         ParameterReport::of_host(*of, solution.values[index], Some(covariance[(index, index)].max(0.0).sqrt()))
@@ -122,8 +140,12 @@ pub fn fit_bench(cases: &[BenchCase], around: &Correction, done: &dyn Fn()) -> R
         notes.push(format!("the fit has not converged: {}", solution.why_stopped));
     }
     let names = cases.iter().map(|case| case.result.name.clone());
-    let results = names.zip(after).collect();
+    let results = names.zip(after).map(|(name, rows)| FittedResult { name, rows }).collect();
     Ok(BenchFit { correction: fitted, report: BenchFitReport { verdict, solution, parameters, results, notes } })
+}
+
+fn both(before: Option<f64>, after: Option<f64>) -> Option<BeforeAfter> {
+    Some(BeforeAfter { before: before?, after: after? })
 }
 
 /// The figures of each result by a correction.

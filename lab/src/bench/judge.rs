@@ -163,7 +163,16 @@ pub struct BenchReport {
     /// The results, in order.
     pub results: Vec<JudgedResult>,
     /// Median absolute error of each figure over the results, percent.
-    pub median_ape_pct: Vec<(String, f64)>,
+    pub median_ape_pct: Vec<FigureError>,
+}
+
+/// Median absolute error of a figure over results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FigureError {
+    /// The figure.
+    pub figure: String,
+    /// Its error, percent.
+    pub median_ape_pct: f64,
 }
 
 /// Replays and compares results. `done` is called after each replay.
@@ -184,7 +193,7 @@ pub fn judge_bench(server: String, cases: &[BenchCase], done: &dyn Fn()) -> Resu
 }
 
 /// Median absolute error of each figure, in the order in which figures first occur.
-fn medians(results: &[JudgedResult]) -> Vec<(String, f64)> {
+fn medians(results: &[JudgedResult]) -> Vec<FigureError> {
     let mut errors: Vec<(String, Vec<f64>)> = Vec::new();
     for row in results.iter().flat_map(|of| &of.rows) {
         match errors.iter_mut().find(|(figure, _)| *figure == row.figure) {
@@ -192,5 +201,6 @@ fn medians(results: &[JudgedResult]) -> Vec<(String, f64)> {
             None => errors.push((row.figure.clone(), vec![row.error_pct.abs()])),
         }
     }
-    errors.into_iter().filter_map(|(figure, errors)| Some((figure, median(errors)?))).collect()
+    let of = |(figure, errors)| Some(FigureError { figure, median_ape_pct: median(errors)? });
+    errors.into_iter().filter_map(of).collect()
 }

@@ -58,8 +58,8 @@ fn a_row_says_what_is_known_and_leaves_the_rest_empty() {
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows[0], *COLUMNS);
     let labels = "\"chat, \"\"8 req/s\"\"\",llama-2-70b,,4,,,,";
-    let (counts, requests) = ("1,2,7,2,,,,,,,,30788,", "7@568 2x1@1055");
-    assert_eq!(rows[1], format!("{labels},5,1000,{counts},,,,warm_up,{requests}"));
+    let (counts, requests) = ("1,2,7,2,,,,,,,,30788,,", "7@568 2x1@1055");
+    assert_eq!(rows[1], format!("{labels},5,1000,{counts},,,warm_up,{requests}"));
     assert_eq!(rows[2], format!("{labels},200,2000,{counts},3,19000.0,,{requests}"));
     assert_eq!(rows[3], format!("{labels},203,57002000,{counts},,,last_step,{requests}"));
 }
