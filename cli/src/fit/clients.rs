@@ -37,8 +37,8 @@ fn uncorrected(options: &Options) -> Options {
     Options { correction: CorrectionChoice::None, ..options.clone() }
 }
 
-/// The requests of a single run, or of the runs of its token times, and the engine on which they are replayed: the named one, or one with the arguments that the capture
-/// shows. A note says why there are none.
+/// The requests of a single run, or of the runs of its token times, and the engine on which they are replayed: the named one, or one with
+/// the arguments that the capture shows. A note says why there are none.
 pub fn clients(
     (cases, requests): (&[StepCase], &[RequestTrace]),
     run: Option<Run>,
@@ -61,7 +61,7 @@ pub fn clients(
     }
     let lengths = |row: &RequestRow| {
         let length = |of: Option<_>| of.map_or(0, u64::from);
-        length(row.num_prompt_tokens) + length(row.num_output_tokens)
+        length(row.num_prompt_tokens).saturating_add(length(row.num_output_tokens))
     };
     let longest = requests.iter().map(lengths).max();
     let given: [(&str, Option<Value>); 7] = [

@@ -88,12 +88,9 @@ impl Clients {
             mean_step.map(line),
             simpler.trees.as_ref().map(by_trees),
         ];
-        let later_ns: Vec<Range<u64>> = runs.iter().filter_map(StepRun::held_out_ns).collect();
-        let is_later = |of: &ReplayedRequest| {
-            of.row.arrival_ns().is_some_and(|arrival_ns| later_ns.iter().any(|ns| ns.contains(&arrival_ns)))
-        };
+        let is_later = later(runs);
         let replayed = self.replayed(runs, &corrected(steps, correction))?;
-        let later: Vec<ReplayedRequest> = replayed.into_iter().filter(is_later).collect();
+        let later: Vec<ReplayedRequest> = replayed.into_iter().filter(|of| is_later(of)).collect();
         let mut found: Vec<(ClientTimes, [Option<ClientTimes>; 5])> =
             later.iter().map(|of| (of.measured, [Some(of.predicted), None, None, None, None])).collect();
         for (by, latency) in (1..).zip(&simpler) {
@@ -119,11 +116,11 @@ impl Clients {
     pub(super) fn delays(&self, runs: &[StepRun<'_>], correction: &Correction) -> Result<(Vec<(u64, f64)>, f64)> {
         let Some(steps) = runs.first().map(|run| &run.case.calibrated) else { return Ok((Vec::new(), 0.0)) };
         let host = &correction.host;
-        let later_ns: Vec<Range<u64>> = runs.iter().filter_map(StepRun::held_out_ns).collect();
+        let is_later = later(runs);
         let delay = |of: ReplayedRequest| {
-            let (row, arrived_ns) = (&of.row, of.row.arrived_ns?.get());
+            let row = &of.row;
             let (measured_ms, predicted_ms) = (of.measured.ttft_ms?, of.predicted.ttft_ms?);
-            let is_early = !later_ns.iter().any(|ns| ns.contains(&arrived_ns));
+            let is_early = row.arrived_ns.is_some() && !is_later(&of);
             let is_served = of.predicted.queue_wait_ms? <= MOST_WAIT_SHARE * measured_ms;
             let tokens = row.num_prompt_tokens?.get();
             let prompt = Request::prefill(u32::try_from(tokens).unwrap_or(u32::MAX), 0);
@@ -134,6 +131,12 @@ impl Clients {
         let (delays, ttft_us): (Vec<(u64, f64)>, Vec<f64>) = replayed.filter_map(delay).unzip();
         Ok((delays, mean(&ttft_us).unwrap_or(0.0)))
     }
+}
+
+/// Whether a request arrives while rows run that were held out.
+fn later(runs: &[StepRun<'_>]) -> impl Fn(&ReplayedRequest) -> bool {
+    let held_out_ns: Vec<Range<u64>> = runs.iter().filter_map(StepRun::held_out_ns).collect();
+    move |of| of.row.arrival_ns().is_some_and(|arrival_ns| held_out_ns.iter().any(|ns| ns.contains(&arrival_ns)))
 }
 
 fn corrected(steps: &StepModel, correction: &Correction) -> CalibratedRoofline {

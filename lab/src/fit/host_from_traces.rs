@@ -60,7 +60,8 @@ impl DelaysOfRuns {
             let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
             let mut arrivals: Vec<Option<u64>> = requests.iter().map(RequestRow::arrival_ns).collect();
             arrivals.sort_unstable();
-            let later = arrivals.get((FIRST * arrivals.len() as f64) as usize).copied();
+            let is_before = |(at, _): &(usize, &Option<u64>)| (*at as f64) < FIRST * arrivals.len() as f64;
+            let later = arrivals.iter().enumerate().find(|of| !is_before(of)).map(|(_, arrival)| *arrival);
             let is_first = |request: &RequestRow| later.is_none_or(|later| request.arrival_ns() < later);
             let mut of_run: [Vec<QueueingDelay>; 2] = Default::default();
             for (request, wait_us) in requests.iter().zip(waits_us) {

@@ -153,8 +153,8 @@ impl LaterRows {
 
     /// Adds the times of requests that arrive later, by replays with each prediction.
     pub(super) fn add_clients(&mut self, latencies: &Latencies) {
-        type Time = fn(&ClientTimes) -> Option<f64>;
-        let times: [(RowKind, Time); 4] = [
+        type OfClient = fn(&ClientTimes) -> Option<f64>;
+        let times: [(RowKind, OfClient); 4] = [
             (RowKind::Ttft, |of| of.ttft_ms),
             (RowKind::Tpot, |of| of.tpot_ms),
             (RowKind::E2e, |of| of.e2e_ms),
@@ -162,7 +162,7 @@ impl LaterRows {
         ];
         let sum = |rows: &[(f64, Predicted)]| rows.iter().map(|(measured, _)| measured).sum::<f64>();
         let shortest_wait = LEAST_WAIT_SHARE * sum(&latencies.pairs(|of| of.ttft_ms));
-        let judged = |(kind, time): (RowKind, Time)| {
+        let judged = |(kind, time): (RowKind, OfClient)| {
             let rows = latencies.pairs(time);
             let is_short = kind == RowKind::QueueWait && sum(&rows) < shortest_wait;
             if is_short { None } else { errors(kind, rows) }
