@@ -44,6 +44,11 @@ impl Parameter {
         value <= self.bounds.0 || value >= self.bounds.1
     }
 
+    /// Distance of a value from the prior, standard deviations of that.
+    pub fn sds_from_prior(&self, value: f64) -> f64 {
+        (value - self.prior).abs() / self.prior_sd
+    }
+
     /// Whether the bounds leave a single value.
     pub fn is_fixed(&self) -> bool {
         self.bounds.0 >= self.bounds.1

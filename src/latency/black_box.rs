@@ -96,6 +96,17 @@ impl BlackBox {
         }
     }
 
+    /// The same prices with the delays of a host around the engine, of which a black box knows three.
+    #[must_use]
+    pub fn with_host(self, host: &HostTimes) -> Self {
+        BlackBox {
+            alpha0_us: host.queueing_us,
+            alpha1_us: host.queueing_us_per_token,
+            alpha2_us: host.output_token_us,
+            ..self
+        }
+    }
+
     /// Every coefficient by its key.
     pub(super) fn by_key(&self) -> [(&'static str, f64); 10] {
         [

@@ -87,7 +87,7 @@ pub fn cases(
 ) -> Result<Vec<BenchCase>, Failure> {
     let (mut cases, mut errors) = (Vec::new(), Vec::new());
     for result in results {
-        check_model(result.model.as_deref(), &served.model, common)?;
+        check_model(result.model.as_deref(), &served.model, common.data_dir())?;
         let latency = engine.latency(served.steps.clone())?;
         let replicas = served.deployment.data_parallel_size;
         match BenchCase::new(result, (engine.config.clone(), replicas), latency, lengths, 0) {

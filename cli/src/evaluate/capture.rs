@@ -1,6 +1,6 @@
 //! `ridgepoint evaluate capture`: one's own requests compared with their predictions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -16,16 +16,16 @@ use ridgepoint_lab::evaluate::report::MetricRow;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
 use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
-    Captured, Clients, DelaysOfRuns, FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, unlike_the_fitted,
+    Captured, DelaysOfRuns, FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, unlike_the_fitted,
 };
 use ridgepoint_lab::served::{Served, of_another_server};
 use ridgepoint_lab::training::{QueueRow, queue_rows};
-use ridgepoint_replay::EngineConfig;
+use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::check_memory;
 
 use super::table::{absolute, signed};
 use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
-use crate::fit::read_labelled;
+use crate::fit::{clients_on, read_labelled, requests_of_one};
 use crate::outcome::{Failure, Outcome, Report};
 use crate::output::Kind;
 use crate::plots::Plot;
@@ -92,11 +92,11 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     let captured = read_capture(paths, args.experiment.as_deref())?;
     let requests = captured.requests.len() as u64;
     check_memory(requests, 1, args.memory.max_memory_gib)?;
-    check_model(captured.run.model.as_deref(), &model, common)?;
+    check_model(captured.run.model.as_deref(), &model, common.data_dir())?;
     let (mut coefficients, mut others) = (None, None);
     if !args.fit_from.is_empty() {
         let server = (&model, &hardware, &deployment);
-        let (correction, report, waits) = fit(args, server, &engine.config, common, &mut notes)?;
+        let (correction, report, waits) = fit(args, server, &engine, common, &mut notes)?;
         let data = correction.source.data.clone();
         notes.push(format!("fitted on {data}: {}", report.verdict.in_words()));
         notes.extend(report.verdict.remarks);
@@ -135,26 +135,21 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
 fn fit(
     args: &Capture,
     server: (&Model, &Hardware, &Deployment),
-    engine: &EngineConfig,
+    engine: &ServedEngine,
     common: &Common,
     notes: &mut Vec<String>,
 ) -> Result<(Correction, StepFitReport, Vec<QueueRow>), Failure> {
     let (model, ..) = server;
     let (data, names) = read_labelled(&args.fit_from, &|_| Ok(()), notes)?;
     for run in &data.runs {
-        check_model(run.run.trace.run.model.as_deref(), model, common)?;
+        check_model(run.run.trace.run.model.as_deref(), model, common.data_dir())?;
     }
     let (delays, StepData { runs, requests }) = (DelaysOfRuns::of(&data), data);
     let case = |run| StepCase::on(run, server, common.data_dir());
     let cases = runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?;
     let prior = Prior::of_one_model()?;
     let level = Level::Model { model: model.name.clone() };
-    let clients = match (cases.as_slice(), requests.as_slice()) {
-        ([case, others @ ..], [of_run]) if others.is_empty() || case.is_of_tokens => {
-            Some(Clients { requests: of_run.requests.clone(), engine: engine.clone(), is_assumed: false })
-        }
-        _ => None,
-    };
+    let clients = requests_of_one(&cases, &requests).map(|requests| clients_on(requests, &cases, engine));
     let captured = Captured { cases: &cases, delays: &delays, clients: clients.as_ref() };
     let bar = progress::bar(cases.len() as u64, "fit [{bar:30}] {pos} of {len} runs, {elapsed}");
     let (correction, report) =
@@ -168,9 +163,9 @@ fn fit(
 ///
 /// # Errors
 /// Another model.
-pub fn check_model(name: Option<&str>, model: &Model, common: &Common) -> Result<(), Failure> {
+pub fn check_model(name: Option<&str>, model: &Model, data_dir: Option<&Path>) -> Result<(), Failure> {
     let Some(name) = name else { return Ok(()) };
-    match Model::find_in(common.data_dir(), name) {
+    match Model::find_in(data_dir, name) {
         Ok(other) if other.name != model.name => Err(Failure::input(format!(
             "the capture is of the model {name}, the server has {}: judge the model that was captured, or correct the \
              capture's label with `ridgepoint ingest --model`",

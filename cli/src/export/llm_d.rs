@@ -49,7 +49,7 @@ pub fn run(served: Served, capture: &[PathBuf], common: &Common) -> Result<Outco
         predicted(&CalibratedRoofline::new(steps), scatter, &sizes)?
     } else {
         let run = read_capture(capture, None)?;
-        check_model(run.run.model.as_deref(), &model, common)?;
+        check_model(run.run.model.as_deref(), &model, common.data_dir())?;
         notes.clone_from(&run.notes);
         captured(&run, &sizes)?
     };

@@ -1,8 +1,9 @@
 //! The server and the requests of a captured run, for what clients see.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use ridgepoint::{CorrectionChoice, Model, Options};
+use ridgepoint::{CorrectionChoice, Options};
 use ridgepoint_lab::evaluate::capture::traced_blocks;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
 use ridgepoint_lab::evaluate::steps::read::ReadRun;
@@ -15,6 +16,7 @@ use ridgepoint_replay::server_config::ServedEngine;
 use serde_json::{Map, Value};
 
 use super::args::Fit;
+use crate::evaluate::capture::check_model;
 use crate::flags::Flags;
 use crate::outcome::Failure;
 use crate::output::Outputs;
@@ -37,28 +39,39 @@ fn uncorrected(options: &Options) -> Options {
     Options { correction: CorrectionChoice::None, ..options.clone() }
 }
 
-/// The requests of a single run, or of the runs of its token times, and the engine on which they are replayed: the named one, or one with
-/// the arguments that the capture shows. A note says why there are none.
+/// The requests of the only run, or of the only run whose token times became several; `None` for several runs or without requests.
+pub fn requests_of_one(cases: &[StepCase], requests: &[RequestTrace]) -> Option<Vec<RequestRow>> {
+    let first = cases.first()?;
+    let is_one = cases.len() == 1 || (requests.len() == 1 && first.is_of_tokens);
+    let of_run = |of: &&RequestTrace| first.is_of_tokens || of.run.experiment == first.labels.name;
+    let of_run = requests.iter().filter(of_run).flat_map(|of| &of.requests);
+    let rows: Vec<RequestRow> = of_run.filter(|row| row.num_output_tokens.is_some()).cloned().collect();
+    (is_one && !rows.is_empty()).then_some(rows)
+}
+
+/// Requests on a server that is known, with the KV blocks of the capture where it does not give its own.
+pub fn clients_on(requests: Vec<RequestRow>, cases: &[StepCase], engine: &ServedEngine) -> Clients {
+    let traced = cases.first().and_then(|case| traced_blocks(case.steps())).filter(|_| !engine.blocks_are_given);
+    let mut engine = engine.config.clone();
+    engine.num_gpu_blocks = traced.unwrap_or(engine.num_gpu_blocks);
+    Clients { requests, engine, is_assumed: false }
+}
+
+/// The requests of a single run and the engine on which they are replayed: the named one, or one with the arguments that the capture shows.
+/// A note says why there are none.
 pub fn clients(
     (cases, requests): (&[StepCase], &[RequestTrace]),
     run: Option<Run>,
-    named: Option<ServedEngine>,
+    named: Option<&ServedEngine>,
     options: &Options,
     (outputs, notes): (&mut Outputs, &mut Vec<String>),
 ) -> Option<Clients> {
-    let (Some(run), [case, ..]) = (run, cases) else { return None };
-    let of_run = |of: &&RequestTrace| case.is_of_tokens || of.run.experiment == case.labels.name;
-    let of_run = requests.iter().filter(of_run).flat_map(|of| &of.requests);
-    let requests: Vec<RequestRow> = of_run.filter(|row| row.num_output_tokens.is_some()).cloned().collect();
-    if requests.is_empty() {
-        return None;
+    let run = run?;
+    let requests = requests_of_one(cases, requests)?;
+    if let Some(engine) = named {
+        return Some(clients_on(requests, cases, engine));
     }
-    let blocks = traced_blocks(case.steps());
-    if let Some(mut engine) = named {
-        engine.config.num_gpu_blocks =
-            blocks.filter(|_| !engine.blocks_are_given).unwrap_or(engine.config.num_gpu_blocks);
-        return Some(Clients { requests, engine: engine.config, is_assumed: false });
-    }
+    let blocks = cases.first().and_then(|case| traced_blocks(case.steps()));
     let lengths = |row: &RequestRow| {
         let length = |of: Option<_>| of.map_or(0, u64::from);
         length(row.num_prompt_tokens).saturating_add(length(row.num_output_tokens))
@@ -89,31 +102,25 @@ pub fn clients(
     }
 }
 
-/// Refuses runs of another server than the named one, as far as they say.
+/// Refuses runs whose labels name another model, GPU or tensor-parallel size than the server's.
 ///
 /// # Errors
-/// Another model, GPU or number of GPUs.
+/// Every label of another server.
 pub fn check_server(runs: &[ReadRun], served: &Served, data_dir: Option<&Path>) -> Result<(), Failure> {
     let mut problems = Vec::new();
     for Run { experiment, model, hardware, tensor_parallel_size, .. } in runs.iter().map(|run| &run.run.trace.run) {
-        let is_other = |found: ridgepoint::Result<String>, own: &str| found.is_ok_and(|found| found != own);
-        let mut check = |what: &str, said: &str, own: &str, is_other: bool| {
-            if is_other {
-                problems.push(format!("{experiment}: is of the {what} {said}, and the server has {own}"));
-            }
+        if let Err(Failure::Input(found)) = check_model(model.as_deref(), &served.model, data_dir) {
+            problems.extend(found);
+        }
+        let other = |what: &str, said: &dyn Display, own: &dyn Display| {
+            format!("{experiment}: is of the {what} {said}, and the server has {own}")
         };
-        if let Some(model) = model {
-            let found = Model::find_in(data_dir, model).map(|of| of.name);
-            check("model", model, &served.model.name, is_other(found, &served.model.name));
-        }
-        if let Some(hardware) = hardware {
-            let found = find_hardware(data_dir, hardware).map(|of| of.name);
-            check("GPU", hardware, &served.hardware.name, is_other(found, &served.hardware.name));
-        }
-        if let Some(size) = tensor_parallel_size {
-            let own = served.deployment.tensor_parallel_size;
-            check("tensor_parallel_size", &size.to_string(), &own.to_string(), *size != own);
-        }
+        let own = &served.hardware.name;
+        let is_other = |name: &&String| find_hardware(data_dir, name).is_ok_and(|found| found.name != *own);
+        problems.extend(hardware.as_ref().filter(is_other).map(|name| other("GPU", name, own)));
+        let own = served.deployment.tensor_parallel_size;
+        let size = tensor_parallel_size.filter(|size| *size != own);
+        problems.extend(size.map(|size| other("tensor_parallel_size", &size, &own)));
     }
     if problems.is_empty() { Ok(()) } else { Err(Failure::Input(problems)) }
 }

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::common::Common;
 pub use args::{Fit, FitLevel};
+pub use clients::{clients_on, requests_of_one};
 pub use files::read_labelled;
 
 use crate::outcome::{Failure, Outcome};

@@ -49,7 +49,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     let skipped = hint::skipped(refused);
     check(&cases, &skipped, level)?;
     notes.extend(skipped.iter().map(|one| format!("{}: left out: {}", one.id, one.reason)));
-    let clients = clients((&cases, &requests), single, engine, &options, (outputs, &mut notes));
+    let clients = clients((&cases, &requests), single, engine.as_ref(), &options, (outputs, &mut notes));
 
     bar.set_length(cases.len() as u64);
     bar.set_message("runs");

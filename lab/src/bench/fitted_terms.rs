@@ -4,6 +4,7 @@
 use ridgepoint::Correction;
 use ridgepoint::correction::{NUM_TERMS, Term};
 
+use crate::fit::FRONT_END_PRIOR_SD_US;
 use crate::solver::Parameter;
 
 /// A term of the fit.
@@ -31,7 +32,7 @@ const TERMS: [(FittedTerm, &str, &str, f64); 7] = [
     (Price(Term::Requests), "request_us", "µs per running request and step", 20.0),
     (Price(Term::PrefillRequests), "prefill_request_us", "µs per new request", 500.0),
     (Queueing, "queueing_us", "µs per request before the queue", 20_000.0),
-    (FrontEnd, "front_end_us", "µs per request of the front end's loop", 20_000.0),
+    (FrontEnd, "front_end_us", "µs per request of the front end's loop", FRONT_END_PRIOR_SD_US),
 ];
 
 /// Number of terms.

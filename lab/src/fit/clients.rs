@@ -4,18 +4,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ridgepoint::latency::{BlackBox, CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::latency::{BlackBox, CalibratedRoofline, LatencyModel};
 use ridgepoint::units::US_PER_MS;
 use ridgepoint::{Correction, Error, Request, Result, StepModel};
 use ridgepoint_replay::EngineConfig;
 
 use super::fit_steps::{Alignment, StepRun};
-use super::simpler::{ByTrees, Simpler};
+use super::simpler::{ByTrees, Predicted, Simpler};
 use crate::evaluate::capture::{NO_TIME_MS, ReplayedRequest, RequestTimes, replayed_requests};
 use crate::ingest::RequestRow;
 use crate::stats::mean;
-
-pub(super) type ClientTimes = RequestTimes;
 
 /// A request whose wait in the queue by the replay is a larger share of its TTFT says nothing of its delays.
 const MOST_WAIT_SHARE: f64 = 0.1;
@@ -32,12 +30,12 @@ pub struct Clients {
 }
 
 /// Times of requests that arrive after the fitted steps, in ms: as measured, and by each prediction.
-pub(super) struct Latencies(Vec<(ClientTimes, [Option<ClientTimes>; 5])>);
+pub(super) struct Latencies(Vec<(RequestTimes, Predicted<RequestTimes>)>);
 
 impl Latencies {
     /// One time of every request that has it; none where half of the times are 0.
-    pub(super) fn pairs(&self, time: impl Fn(&ClientTimes) -> Option<f64>) -> Vec<(f64, [Option<f64>; 5])> {
-        let pair = |(measured, predicted): &(ClientTimes, [Option<ClientTimes>; 5])| {
+    pub(super) fn pairs(&self, time: impl Fn(&RequestTimes) -> Option<f64>) -> Vec<(f64, Predicted<f64>)> {
+        let pair = |(measured, predicted): &(RequestTimes, Predicted<RequestTimes>)| {
             Some((time(measured)?, predicted.map(|of| time(&of?))))
         };
         let pairs: Vec<_> = self.0.iter().filter_map(pair).collect();
@@ -47,30 +45,29 @@ impl Latencies {
 }
 
 impl Clients {
-    /// The engine as the run's steps show it.
-    fn engine(&self, runs: &[StepRun<'_>]) -> EngineConfig {
+    /// The engine as the runs' steps show it.
+    ///
+    /// # Errors
+    /// More running requests in the capture than the engine takes.
+    fn engine(&self, runs: &[StepRun<'_>]) -> Result<EngineConfig> {
         let mut engine = self.engine.clone();
-        if let Some(run) = runs.iter().find(|run| self.is_assumed && run.slopes.is_some()) {
-            engine.scheduler.async_scheduling = run.alignment == Alignment::Before;
-        }
-        engine
-    }
-
-    fn replayed(&self, runs: &[StepRun<'_>], latency: &dyn LatencyModel) -> Result<Vec<ReplayedRequest>> {
         let steps = runs.iter().flat_map(|run| run.case.steps());
         let running = steps.filter_map(|step| step.num_running).max().unwrap_or(0);
-        let most = self.engine.max_num_seqs;
-        if running > most {
+        if running > engine.max_num_seqs {
+            let most = engine.max_num_seqs;
             let problem = format!("up to {running} requests run at a time in the capture, and max_num_seqs = {most}");
             return Err(Error::invalid("the replayed server", vec![problem]));
         }
-        replayed_requests(self.requests.clone(), &self.engine(runs), latency)
+        if let Some(run) = runs.iter().find(|run| self.is_assumed && run.slopes.is_some()) {
+            engine.scheduler.async_scheduling = run.alignment == Alignment::Before;
+        }
+        Ok(engine)
     }
 
-    /// The times of the requests that arrive while rows run that were held out. `runs` are of one server; none without any.
+    /// Measured and predicted times of the requests that arrive during held-out rows. `runs` are of one server.
     ///
     /// # Errors
-    /// More running requests in the capture than the engine takes, and those of [`replayed_requests`].
+    /// Those of [`Clients::engine`] and [`replayed_requests`].
     pub(super) fn latencies(
         &self,
         runs: &[StepRun<'_>],
@@ -78,9 +75,11 @@ impl Clients {
         simpler: &Simpler,
     ) -> Result<Latencies> {
         let Some(steps) = runs.first().map(|run| &run.case.calibrated) else { return Ok(Latencies(Vec::new())) };
-        let line = |of: BlackBox| Box::new(with_host(of, &correction.host)) as Box<dyn LatencyModel + '_>;
+        let engine = self.engine(runs)?;
+        let replayed = |latency: &dyn LatencyModel| replayed_requests(self.requests.clone(), &engine, latency);
+        let line = |of: BlackBox| Box::new(of.with_host(&correction.host)) as Box<dyn LatencyModel + '_>;
         let mean_step = simpler.mean_us.map(|beta0_us| BlackBox { beta0_us, ..BlackBox::default() });
-        let host = with_host(BlackBox::default(), &correction.host).host();
+        let host = BlackBox::default().with_host(&correction.host).host();
         let by_trees = |trees| Box::new(ByTrees { trees, steps, host }) as Box<dyn LatencyModel + '_>;
         let simpler: [Option<Box<dyn LatencyModel + '_>>; 4] = [
             Some(Box::new(CalibratedRoofline::new(steps.clone()))),
@@ -89,14 +88,14 @@ impl Clients {
             simpler.trees.as_ref().map(by_trees),
         ];
         let is_later = later(runs);
-        let replayed = self.replayed(runs, &corrected(steps, correction))?;
-        let later: Vec<ReplayedRequest> = replayed.into_iter().filter(|of| is_later(of)).collect();
-        let mut found: Vec<(ClientTimes, [Option<ClientTimes>; 5])> =
+        let later = replayed(&corrected(steps, correction))?.into_iter();
+        let later: Vec<ReplayedRequest> = later.filter(|of| is_later(of)).collect();
+        let mut found: Vec<(RequestTimes, Predicted<RequestTimes>)> =
             later.iter().map(|of| (of.measured, [Some(of.predicted), None, None, None, None])).collect();
         for (by, latency) in (1..).zip(&simpler) {
             let Some(latency) = latency else { continue };
-            let replayed = self.replayed(runs, &**latency)?;
-            let by_id: HashMap<&str, ClientTimes> =
+            let replayed = replayed(&**latency)?;
+            let by_id: HashMap<&str, RequestTimes> =
                 replayed.iter().map(|of| (&*of.row.request_id, of.predicted)).collect();
             for (of, (_, predicted)) in later.iter().zip(&mut found) {
                 if let Some(slot) = predicted.get_mut(by) {
@@ -112,7 +111,7 @@ impl Clients {
     /// mean of their predicted TTFT, µs, of which an error is in what is left.
     ///
     /// # Errors
-    /// Those of [`replayed_requests`].
+    /// Those of [`Clients::engine`] and [`replayed_requests`].
     pub(super) fn delays(&self, runs: &[StepRun<'_>], correction: &Correction) -> Result<(Vec<(u64, f64)>, f64)> {
         let Some(steps) = runs.first().map(|run| &run.case.calibrated) else { return Ok((Vec::new(), 0.0)) };
         let host = &correction.host;
@@ -127,7 +126,8 @@ impl Clients {
             let delay_us = US_PER_MS * (measured_ms - predicted_ms) + host.queueing_time_us(&prompt);
             (is_early && is_served).then_some(((tokens, delay_us), US_PER_MS * predicted_ms))
         };
-        let replayed = self.replayed(runs, &corrected(steps, correction))?.into_iter();
+        let latency = corrected(steps, correction);
+        let replayed = replayed_requests(self.requests.clone(), &self.engine(runs)?, &latency)?.into_iter();
         let (delays, ttft_us): (Vec<(u64, f64)>, Vec<f64>) = replayed.filter_map(delay).unzip();
         Ok((delays, mean(&ttft_us).unwrap_or(0.0)))
     }
@@ -141,14 +141,4 @@ fn later(runs: &[StepRun<'_>]) -> impl Fn(&ReplayedRequest) -> bool {
 
 fn corrected(steps: &StepModel, correction: &Correction) -> CalibratedRoofline {
     CalibratedRoofline::new(steps.clone().with_correction(Arc::new(correction.clone())))
-}
-
-/// A line with the delays of a host around the engine.
-fn with_host(line: BlackBox, host: &HostTimes) -> BlackBox {
-    BlackBox {
-        alpha0_us: host.queueing_us,
-        alpha1_us: host.queueing_us_per_token,
-        alpha2_us: host.output_token_us,
-        ..line
-    }
 }

@@ -98,7 +98,8 @@ pub fn fit_cases(
     Ok((correction, report))
 }
 
-/// The delays around the engine: those that the requests' times tell, else what their TTFT leaves over the replay.
+/// Fits the host's delays to the times of requests. Where these lack the time in the queue, the part of TTFT that the replay does not explain
+/// takes its place.
 fn host_of((delays, clients): (&Delays, Option<&Clients>), runs: &[StepRun<'_>], correction: &Correction) -> HostFit {
     let few = delays.host.arrival_to_queued_us.len() < LEAST_REQUESTS || runs.iter().any(|run| run.case.is_of_tokens);
     let Some(clients) = clients.filter(|_| few) else { return delays.host(&correction.host) };

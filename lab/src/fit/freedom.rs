@@ -49,32 +49,25 @@ impl Freedom {
         let earlier: Vec<StepRun<'_>> =
             runs.iter().map(|run| StepRun { fitted: run.fitted.start..cut(run), ..(*run).clone() }).collect();
         let earlier: Vec<&StepRun<'_>> = earlier.iter().collect();
-        let judged = |freedom: Freedom| -> Result<(f64, bool)> {
+        let judged = |freedom: Freedom| -> Result<(Freedom, f64, bool)> {
             let FitResult { correction, report } = fit_widened(origin, &earlier, prior, freedom)?;
             let error = runs.iter().map(|run| error_of(run, cut(run), &correction)).sum::<f64>() / runs.len() as f64;
-            Ok((error, freedom.is_strained(&report.parameters)))
+            Ok((freedom, error, freedom.is_strained(&report.parameters)))
         };
         let freedoms = [Freedom::Assumed, Freedom::Prices, Freedom::All];
-        let fits: Vec<(f64, bool)> = freedoms.into_iter().map(judged).collect::<Result<_>>()?;
-        let least = fits.iter().map(|(error, _)| *error).fold(f64::INFINITY, f64::min);
-        let is_good = |error: f64| error <= (least / (1.0 - LEAST_GAIN)).max(least + LEAST_GAIN_ABSOLUTE);
-        let good: Vec<(Freedom, bool)> = freedoms
-            .into_iter()
-            .zip(fits)
-            .filter(|(_, (error, _))| is_good(*error))
-            .map(|(freedom, (_, is_strained))| (freedom, is_strained))
-            .collect();
-        let found = good.iter().find(|(_, is_strained)| !is_strained).or(good.first());
-        Ok(found.map_or(Freedom::Assumed, |(freedom, _)| *freedom))
+        let fits: Vec<(Freedom, f64, bool)> = freedoms.into_iter().map(judged).collect::<Result<_>>()?;
+        let least = fits.iter().map(|(_, error, _)| *error).fold(f64::INFINITY, f64::min);
+        let limit = (least / (1.0 - LEAST_GAIN)).max(least + LEAST_GAIN_ABSOLUTE);
+        let good = || fits.iter().filter(|(_, error, _)| *error <= limit);
+        let found = good().find(|(.., is_strained)| !is_strained).or_else(|| good().next());
+        Ok(found.map_or(Freedom::Assumed, |(freedom, ..)| *freedom))
     }
 
-    /// Whether a coefficient whose prior stays as assumed is further from it than that allows: the prior contradicts the rows.
+    /// Whether the rows contradict an assumed prior: a coefficient that keeps it ends more than [`STRAINED_SDS`] from it.
     fn is_strained(self, parameters: &[ParameterReport]) -> bool {
         let held = self.as_assumed();
-        parameters.iter().filter(|of| held.contains(&of.parameter.name)).any(|of| {
-            let sds = (of.value - of.parameter.prior).abs() / of.parameter.prior_sd;
-            sds > STRAINED_SDS
-        })
+        let is_far = |of: &ParameterReport| of.parameter.sds_from_prior(of.value) > STRAINED_SDS;
+        parameters.iter().any(|of| held.contains(&of.parameter.name) && is_far(of))
     }
 }
 

@@ -3,12 +3,10 @@
 use super::host_from_traces::{LEAST_REQUESTS, robust_line};
 use super::report::ParameterReport;
 use crate::huber;
-use crate::ingest::RequestRow;
 use crate::solver::Parameter;
 use crate::stats::{mean, median, robust_sd};
 use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::latency::HostTimes;
-use ridgepoint::units::ns_to_us;
 use ridgepoint_replay::front_end_times_us;
 
 /// Times in the loop that are tried first, µs: servers were found to take 1.4 to 14 ms a request.
@@ -19,6 +17,9 @@ const STEPS: i32 = 24;
 const ROUNDS: usize = 3;
 /// Share by which the loop must lower the cost: less may be any delay that comes in bursts.
 const LEAST_GAIN: f64 = 0.3;
+
+/// Standard deviation of the prior of `front_end_us` (assumed): servers were found to differ by less.
+pub const FRONT_END_PRIOR_SD_US: f64 = 20_000.0;
 
 /// A request's delay from its sending to the engine's queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,15 +36,6 @@ pub(super) struct FrontEndLoop {
     pub(super) sd_us: f64,
     /// Delays that are left, with the prompts' tokens.
     pub(super) left: Vec<(u64, f64)>,
-}
-
-impl QueueingDelay {
-    /// Of a request that was in front of a busy engine for `wait_us` of its way; `None` where a time or that is not known.
-    pub(super) fn of(request: &RequestRow, wait_us: Option<f64>) -> Option<QueueingDelay> {
-        let (arrived, queued) = (request.arrived_ns?, request.queued_ns?);
-        let us = ns_to_us(queued.since(arrived)?) - wait_us?;
-        Some(QueueingDelay { arrived_ns: arrived.get(), num_prompt_tokens: request.num_prompt_tokens?.get(), us })
-    }
 }
 
 impl FrontEndLoop {
@@ -83,9 +75,8 @@ impl FrontEndLoop {
 
     /// The parameter's report, with its prior's mean.
     pub(super) fn report(&self, prior: &HostTimes) -> ParameterReport {
-        // As wide as that of a fit to results of load generators.
-        let parameter =
-            Parameter::overhead("front_end_us", "µs per request of the front end's loop", prior.front_end_us, 20_000.0);
+        let unit = "µs per request of the front end's loop";
+        let parameter = Parameter::overhead("front_end_us", unit, prior.front_end_us, FRONT_END_PRIOR_SD_US);
         ParameterReport::of_host(parameter, self.us, Some(self.sd_us))
     }
 }

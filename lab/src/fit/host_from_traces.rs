@@ -25,7 +25,7 @@ const LONGEST_WAIT: f64 = 2.0;
 /// Rounds of weighting and solving.
 const TURNS: usize = 30;
 
-/// Host delays of the requests of some runs, without the wait for the iteration at hand that a replay adds by itself.
+/// Host delays of the requests of runs. The wait for the running iteration is subtracted, because a replay adds it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DelaysOfRuns {
     /// Of the first 60 % of each run's requests, by their arrivals.
@@ -41,47 +41,20 @@ pub(super) struct Delays {
     pub(super) front_end: Option<FrontEndLoop>,
 }
 
+/// A request of a run.
+struct Sent<'a> {
+    row: &'a RequestRow,
+    /// Its wait for the iteration at hand; `None` where that is not known well enough.
+    wait_us: Option<f64>,
+    /// It is among the first 60 %.
+    is_first: bool,
+}
+
 impl DelaysOfRuns {
     /// Of the requests of runs.
-    ///
-    /// vLLM's engine takes requests in between its iterations (`EngineCoreProc.run_busy_loop`). A request has waited for half of the time
-    /// since the last step began then, on average, unless the engine idled.
     pub fn of(data: &StepData) -> DelaysOfRuns {
-        let mut delays = DelaysOfRuns::default();
-        let (mut before_queue, mut first_before_queue) = (Vec::new(), Vec::new());
-        for RequestTrace { run, requests } in &data.requests {
-            let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
-            let steps = steps.filter(|run| takes_between_iterations(run, requests));
-            let wait_us = |request: &RequestRow| {
-                let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| RunningIteration::at(run, ns.get()));
-                iteration.map_or(0.0, |of| of.mean_wait_us())
-            };
-            let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
-            let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
-            let mut arrivals: Vec<Option<u64>> = requests.iter().map(RequestRow::arrival_ns).collect();
-            arrivals.sort_unstable();
-            let is_before = |(at, _): &(usize, &Option<u64>)| (*at as f64) < FIRST * arrivals.len() as f64;
-            let later = arrivals.iter().enumerate().find(|of| !is_before(of)).map(|(_, arrival)| *arrival);
-            let is_first = |request: &RequestRow| later.is_none_or(|later| request.arrival_ns() < later);
-            let mut of_run: [Vec<QueueingDelay>; 2] = Default::default();
-            for (request, wait_us) in requests.iter().zip(waits_us) {
-                let wait_us = Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0);
-                let is_first = is_first(request);
-                let [first, all] = &mut of_run;
-                for (delays, queueing) in
-                    [(&mut delays.all, all)].into_iter().chain(is_first.then_some((&mut delays.first, first)))
-                {
-                    delays.host.add(request, wait_us);
-                    queueing.extend(QueueingDelay::of(request, wait_us));
-                }
-            }
-            let [first, all] = of_run;
-            first_before_queue.push(first);
-            before_queue.push(all);
-        }
-        delays.first.find_front_end(first_before_queue);
-        delays.all.find_front_end(before_queue);
-        delays
+        let runs: Vec<Vec<Sent<'_>>> = data.requests.iter().map(|requests| sent(data, requests)).collect();
+        DelaysOfRuns { first: Delays::of(&runs, |of| of.is_first), all: Delays::of(&runs, |_| true) }
     }
 
     /// The overheads of all requests; those that the delays do not tell are the prior's.
@@ -91,12 +64,22 @@ impl DelaysOfRuns {
 }
 
 impl Delays {
-    /// Takes the front end's loop out of the delays before the queue, if it shows in them.
-    fn find_front_end(&mut self, mut runs: Vec<Vec<QueueingDelay>>) {
-        self.front_end = FrontEndLoop::of(&mut runs);
-        if let Some(front_end) = &self.front_end {
-            self.host.arrival_to_queued_us.clone_from(&front_end.left);
+    /// Of the chosen requests of runs. The front end's loop is taken out of the delays before the queue, if it shows in them.
+    fn of(runs: &[Vec<Sent<'_>>], is_chosen: fn(&Sent<'_>) -> bool) -> Delays {
+        let mut host = HostDelays::default();
+        let mut of_run = |run: &Vec<Sent<'_>>| {
+            let before_queue = run.iter().filter(|of| is_chosen(of)).filter_map(|of| {
+                let (num_prompt_tokens, us) = host.add(of.row, of.wait_us)?;
+                Some(QueueingDelay { arrived_ns: of.row.arrived_ns?.get(), num_prompt_tokens, us })
+            });
+            before_queue.collect::<Vec<_>>()
+        };
+        let mut before_queue: Vec<Vec<QueueingDelay>> = runs.iter().map(&mut of_run).collect();
+        let front_end = FrontEndLoop::of(&mut before_queue);
+        if let Some(front_end) = &front_end {
+            host.arrival_to_queued_us.clone_from(&front_end.left);
         }
+        Delays { host, front_end }
     }
 
     /// The overheads of these delays, as [`host_from_delays`], and the front end's loop.
@@ -108,6 +91,31 @@ impl Delays {
         }
         host
     }
+}
+
+/// The requests of a run with their waits.
+///
+/// vLLM's engine takes requests in between its iterations (`EngineCoreProc.run_busy_loop`). A request has waited for half of the time
+/// since the last step began then, on average, unless the engine idled.
+fn sent<'a>(data: &StepData, RequestTrace { run, requests }: &'a RequestTrace) -> Vec<Sent<'a>> {
+    let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
+    let steps = steps.filter(|run| takes_between_iterations(run, requests));
+    let wait_us = |request: &RequestRow| {
+        let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| RunningIteration::at(run, ns.get()));
+        iteration.map_or(0.0, |of| of.mean_wait_us())
+    };
+    let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
+    let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
+    let mut arrivals: Vec<Option<u64>> = requests.iter().map(RequestRow::arrival_ns).collect();
+    arrivals.sort_unstable();
+    let is_before = |(at, _): &(usize, &Option<u64>)| (*at as f64) < FIRST * arrivals.len() as f64;
+    let later = arrivals.iter().enumerate().find(|of| !is_before(of)).map(|(_, arrival)| *arrival);
+    let sent = |(row, wait_us): (&'a RequestRow, f64)| Sent {
+        row,
+        wait_us: Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0),
+        is_first: later.is_none_or(|later| row.arrival_ns() < later),
+    };
+    requests.iter().zip(waits_us).map(sent).collect()
 }
 
 /// The iteration that a request found at work when it was queued.

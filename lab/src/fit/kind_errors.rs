@@ -6,10 +6,11 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::batch_kind::BatchKind;
-use super::clients::{ClientTimes, Latencies};
+use super::clients::Latencies;
 use super::fit_steps::StepRun;
-use super::simpler::{Simpler, line_us};
+use super::simpler::{Predicted, Simpler, line_us};
 use super::window_errors::{WindowErrors, points_of};
+use crate::evaluate::capture::RequestTimes;
 use crate::ingest::Interval;
 use crate::stats::{error_pct, mean, median, quantile};
 use ridgepoint::Correction;
@@ -110,15 +111,12 @@ pub struct KindErrors {
     pub trees: Option<TimeErrors>,
 }
 
-/// Predictions of a time, µs: of a correction, the operators alone, a straight line, the mean, and trees.
-type Predicted = [Option<f64>; 5];
-
 /// A held-out time: kind, whether requests waited, and the measured and predicted times.
 struct LaterRow {
     kind: RowKind,
     waits: bool,
     measured: f64,
-    predicted: Predicted,
+    predicted: Predicted<f64>,
 }
 
 /// Errors on the rows that were held out: of all of them by kind, and of windows by the straight line.
@@ -153,14 +151,14 @@ impl LaterRows {
 
     /// Adds the times of requests that arrive later, by replays with each prediction.
     pub(super) fn add_clients(&mut self, latencies: &Latencies) {
-        type OfClient = fn(&ClientTimes) -> Option<f64>;
+        type OfClient = fn(&RequestTimes) -> Option<f64>;
         let times: [(RowKind, OfClient); 4] = [
             (RowKind::Ttft, |of| of.ttft_ms),
             (RowKind::Tpot, |of| of.tpot_ms),
             (RowKind::E2e, |of| of.e2e_ms),
             (RowKind::QueueWait, |of| of.queue_wait_ms),
         ];
-        let sum = |rows: &[(f64, Predicted)]| rows.iter().map(|(measured, _)| measured).sum::<f64>();
+        let sum = |rows: &[(f64, Predicted<f64>)]| rows.iter().map(|(measured, _)| measured).sum::<f64>();
         let shortest_wait = LEAST_WAIT_SHARE * sum(&latencies.pairs(|of| of.ttft_ms));
         let judged = |(kind, time): (RowKind, OfClient)| {
             let rows = latencies.pairs(time);
@@ -190,7 +188,7 @@ impl LaterRows {
 }
 
 /// Errors of measured times with their predictions; `None` without any, or where a prediction of the correction or the operators lacks.
-fn errors(kind: RowKind, rows: Vec<(f64, Predicted)>) -> Option<KindErrors> {
+fn errors(kind: RowKind, rows: Vec<(f64, Predicted<f64>)>) -> Option<KindErrors> {
     let by = |by: usize| {
         let pairs = rows.iter().map(|(measured, predicted)| Some((*measured, (*predicted.get(by)?)?)));
         pairs.collect::<Option<Vec<_>>>().and_then(|pairs| time_errors(&pairs))

@@ -37,6 +37,7 @@ pub use fit_cases::{Captured, FittedRows, fit_cases};
 pub use fit_rows::{FitResult, Prior};
 pub use fit_serving::{MAX_ROUNDS, fit_serving};
 pub use fit_steps::{Alignment, StepRun};
+pub(crate) use front_end_loop::FRONT_END_PRIOR_SD_US;
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
 pub use host_from_traces::DelaysOfRuns;
 pub use kind_errors::{KindErrors, RowKind, TimeErrors};

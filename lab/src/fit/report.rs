@@ -12,7 +12,7 @@ use crate::solver::{Parameter, Solution};
 use ridgepoint::correction::SDS_OF_90_PCT;
 use ridgepoint::latency::HostTimes;
 
-/// Correlation of two parameters above which the rows do not tell them apart.
+/// Two parameters whose errors correlate by more than this are named as not separable.
 const MIXED_CORRELATION: f64 = 0.9;
 
 /// Report of a fit: its input, how it ended and its result. Serialised keys are stable.

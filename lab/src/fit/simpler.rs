@@ -19,6 +19,9 @@ const ROWS_OF_A_LEAF: usize = 3;
 /// Rows that trees need.
 const ROWS_FOR_TREES: usize = 100;
 
+/// A figure by each prediction: a correction, the operators alone, a straight line, the mean, and trees.
+pub(super) type Predicted<T> = [Option<T>; 5];
+
 /// The simpler predictions, fitted on the rows that a correction is fitted on.
 pub(super) struct Simpler {
     pub(super) line: Option<BlackBox>,

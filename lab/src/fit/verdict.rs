@@ -71,7 +71,7 @@ impl Verdict {
             against.push(format!("windows scatter by {:.0} %: the steps hardly explain their times", 100.0 * scatter));
         }
         let far = parameters.iter().filter_map(|of| {
-            let sds = (of.value - of.parameter.prior).abs() / of.parameter.prior_sd;
+            let sds = of.parameter.sds_from_prior(of.value);
             (sds > FAR_SDS).then(|| {
                 format!("{} = {:.4} is {sds:.1} standard deviations from its prior", of.parameter.name, of.value)
             })

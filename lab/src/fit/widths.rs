@@ -113,10 +113,9 @@ impl WidthSearch<'_> {
     /// Each widened parameter by itself, those first that are nearest to their priors; whether any is taken back.
     fn take_back(&mut self) -> Result<bool> {
         let mut any = false;
-        let sds = |of: Parameter, value: f64| (value - of.prior).abs() / of.prior_sd;
         let assumed = (self.parameters)(&Widths::ASSUMED);
         let mut order: Vec<(f64, &'static str)> =
-            assumed.into_iter().zip(&self.at).map(|(of, value)| (sds(of, *value), of.name)).collect();
+            assumed.into_iter().zip(&self.at).map(|(of, value)| (of.sds_from_prior(*value), of.name)).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (_, name) in order {
             let Some(best) = &self.best else { break };

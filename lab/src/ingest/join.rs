@@ -62,8 +62,8 @@ impl HostDelays {
     }
 
     /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue; `None` where that is
-    /// not known well enough to determine its delay.
-    pub(crate) fn add(&mut self, row: &RequestRow, wait_us: Option<f64>) {
+    /// not known well enough to determine its delay. Returns its prompt tokens and its delay before the queue, if that was added.
+    pub(crate) fn add(&mut self, row: &RequestRow, wait_us: Option<f64>) -> Option<(u64, f64)> {
         // What the scheduler queues after the response has ended is on another clock.
         let queued_ns = row.queued_ns.filter(|queued| row.departed_ns.is_none_or(|departed| *queued <= departed));
         self.negative += u64::from(queued_ns < row.queued_ns);
@@ -75,12 +75,14 @@ impl HostDelays {
         };
         let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?.get(), us?));
         let arrival_to_queued_us = delay(row.arrived_ns, queued_ns).zip(wait_us).map(|(us, wait_us)| us - wait_us);
-        self.arrival_to_queued_us.extend(with_prompt(arrival_to_queued_us));
+        let before_queue = with_prompt(arrival_to_queued_us);
+        self.arrival_to_queued_us.extend(before_queue);
         self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
         self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, queued_ns));
         self.queued_to_scheduled_us.extend(delay(row.queued_ns, row.scheduled_ns));
         self.token_to_client_us.extend(delay(row.first_token_ns, row.first_response_ns));
         self.finish_to_client_us.extend(delay(row.finished_ns, row.departed_ns));
+        before_queue
     }
 }
 

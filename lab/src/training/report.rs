@@ -122,13 +122,7 @@ impl Training {
             return Vec::new();
         };
         let of = |step: &LineFit| {
-            let delays = BlackBox {
-                beta0_us: step.intercept,
-                alpha0_us: host.queueing_us,
-                alpha1_us: host.queueing_us_per_token,
-                alpha2_us: host.output_token_us,
-                ..BlackBox::default()
-            };
+            let delays = BlackBox { beta0_us: step.intercept, ..BlackBox::default() }.with_host(host);
             let wait = self.report.alpha_lines.iter().filter(|of| of.method == step.method).flat_map(|of| {
                 let intercept = std::iter::once(("intercept", of.intercept));
                 intercept.chain(of.coefficients.clone()).map(|(name, value)| (name.to_owned(), value))

@@ -25,7 +25,7 @@ pub struct StepRow {
     pub kv_ratio: Option<f64>,
     /// Tokens that its requests have in the cache.
     pub kv_tokens: Option<u64>,
-    /// Time of the step by the tables alone, µs: its work over the GPU's peaks and the kernels' efficiency.
+    /// Predicted time of the step without a correction, µs.
     pub tables_us: f64,
     /// Steps that the duration is a mean of.
     pub steps: u64,

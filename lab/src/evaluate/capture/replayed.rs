@@ -18,7 +18,7 @@ pub struct ReplayedRequest {
     pub predicted: RequestTimes,
 }
 
-/// Sends requests at their captured times, and returns those that finish, in the order of their arrivals.
+/// Replays requests at their captured times. Returns those that finish, by arrival.
 ///
 /// # Errors
 /// No request that can be sent, and those of [`replay`].

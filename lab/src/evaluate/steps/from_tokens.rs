@@ -96,7 +96,7 @@ pub(super) fn runs(requests: &mut RequestTrace, tokens: &TokenTrace) -> Vec<Read
     finder.by_load(&requests.run, &way)
 }
 
-/// What TTFT has beyond a step, ns; `None` where hardly a request was alone.
+/// Time from a request's arrival to the engine, ns: what TTFT has beyond a step. `None` if too few requests ran alone.
 fn way_to_engine_ns(timed: &[TimedRequest<'_>]) -> Option<u64> {
     // Requests that were alone waited for no other, and the median of each length bears a few odd times.
     let mut by_length: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
