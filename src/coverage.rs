@@ -82,7 +82,7 @@ impl IntervalCoverage {
     /// let vllm = IntervalCoverage::of(&Engine::default(), "h100_sxm", Some(LoadKind::Open), true);
     /// assert_eq!(vllm.e2e.map(|of| of.runs), Some(31));
     /// let sglang = Engine::parse("sglang", None).unwrap();
-    /// assert_eq!(IntervalCoverage::of(&sglang, "h100_sxm", None, true).ttft, None);
+    /// assert_eq!(IntervalCoverage::of(&sglang, "b200_sxm", None, true).ttft, None);
     /// ```
     pub fn of(engine: &Engine, hardware: &str, load: Option<LoadKind>, corrected: bool) -> Self {
         let [(ttft, first), (tpot, tokens), (e2e, whole)] =
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_part_that_was_never_measured_or_never_held_has_no_interval() {
-        for (engine, gpu) in [("sglang", "h100_sxm"), ("sglang", "b200_sxm"), ("trtllm", "b200_sxm")] {
+        for (engine, gpu) in [("sglang", "b200_sxm"), ("trtllm", "gb200")] {
             let found = of(engine, gpu, true);
             assert!(found.ttft.is_none() && found.e2e.is_none(), "{engine} on {gpu}");
             assert!(

@@ -1,4 +1,4 @@
-//! What vLLM chooses by the GPU and its version where a server gives nothing. Uses `arguments`, `hardware`, `units`.
+//! What an engine chooses by the GPU and its version where a server gives nothing. Uses `arguments`, `hardware`, `units`.
 
 use serde_json::Value;
 
@@ -22,8 +22,12 @@ fn is_large(hardware: &Hardware) -> bool {
 ///
 /// # Source
 /// vLLM 0.10 to 0.32, `EngineArgs` for an API server (`vllm/engine/arg_utils.py`): 1,024 requests on GPUs from 70 GiB whose name is not an A100's,
-/// 256 on others, 128 on a CPU.
+/// 256 on others, 128 on a CPU. SGLang 0.5.9 has at least 2,048 places for requests (`model_executor/model_runner.py`), and TensorRT-LLM's
+/// `max_batch_size` is 2,048 (`llmapi/llm_args.py`).
 pub fn max_num_seqs(on: &ServedOn<'_>) -> Option<Value> {
+    if !on.engine.is_vllm() {
+        return Some(2048.into());
+    }
     Some(match on.hardware.architecture {
         Architecture::Cpu => 128.into(),
         _ if is_large(on.hardware) => 1024.into(),
@@ -39,11 +43,70 @@ pub fn gpu_memory_utilization(on: &ServedOn<'_>) -> Option<Value> {
     (on.engine.vllm_version() >= (0, 20)).then(|| 0.92.into())
 }
 
+/// The default of `block_size`.
+///
+/// # Source
+/// TensorRT-LLM 1.2, `KvCacheConfig.tokens_per_block` (`llmapi/llm_args.py`).
+pub fn block_size(on: &ServedOn<'_>) -> Option<Value> {
+    on.engine.is_trtllm().then(|| 32.into())
+}
+
+/// Most decodes of a graph under TensorRT-LLM.
+///
+/// # Source
+/// TensorRT-LLM 1.2, `CudaGraphConfig.max_batch_size` (`llmapi/llm_args.py`).
+pub const TRTLLM_GRAPH_SIZE: u32 = 128;
+
+/// Tokens of SGLang's chunks by the GPU's memory.
+///
+/// # Source
+/// SGLang 0.5.9, `ServerArgs._handle_gpu_memory_settings` (`server_args.py`).
+pub fn sglang_chunk(hardware: &Hardware) -> u32 {
+    match hardware.hbm_capacity_bytes / GIB {
+        gib if gib < 35.0 => 2048,
+        gib if gib < 60.0 => 4096,
+        gib if gib < 160.0 => 8192,
+        _ => 16_384,
+    }
+}
+
+/// Most decodes of a graph under SGLang, by the GPU's memory and the GPUs that share every layer.
+///
+/// # Source
+/// As [`sglang_chunk`].
+pub fn sglang_graph_size(hardware: &Hardware, tensor_parallel_size: u32) -> u32 {
+    let [few, many] = match hardware.hbm_capacity_bytes / GIB {
+        gib if gib < 20.0 => [8, 8],
+        gib if gib < 35.0 => [24, 80],
+        gib if gib < 60.0 => [32, 160],
+        gib if gib < 160.0 => [256, 512],
+        _ => [512, 512],
+    };
+    if tensor_parallel_size < 4 { few } else { many }
+}
+
+/// Share of a GPU's memory for weights and KV cache under SGLang: what is left of it beside a reserve for activations and graphs.
+///
+/// # Formula
+/// `(m − 512 − 1.5·max(chunk, 2048) − 2·graph − tp·pp/8·1024)/m` with `m` MiB of memory, to three digits.
+///
+/// # Source
+/// As [`sglang_chunk`].
+pub fn sglang_static_share(hardware: &Hardware, chunk: u32, graph: u32, gpus: u64) -> f64 {
+    let memory_mib = hardware.hbm_capacity_bytes / (1024.0 * 1024.0);
+    let reserve_mib = 512.0 + 1.5 * f64::from(chunk.max(2048)) + 2.0 * f64::from(graph) + gpus as f64 / 8.0 * 1024.0;
+    ((memory_mib - reserve_mib) / memory_mib * 1000.0).round().max(1.0) / 1000.0
+}
+
 /// The default of `max_num_batched_tokens`.
 ///
 /// # Source
 /// As [`max_num_seqs`]: 8,192 tokens on GPUs from 70 GiB whose name is not an A100's, 2,048 on others and on a CPU; since 0.28 16,384 from 160 GiB.
+/// TensorRT-LLM's `max_num_tokens` is 8,192, SGLang's `max_prefill_tokens` 16,384.
 pub fn max_num_batched_tokens(on: &ServedOn<'_>) -> Option<Value> {
+    if !on.engine.is_vllm() {
+        return Some(if on.engine.is_trtllm() { 8192 } else { 16_384 }.into());
+    }
     let is_very_large = on.hardware.hbm_capacity_bytes >= VERY_LARGE_GIB * GIB;
     Some(match on.hardware.architecture {
         Architecture::Cpu => 2048.into(),

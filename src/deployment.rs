@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::arguments::{ArgumentRows, Engines, Given, Kind, Section};
-use crate::default_limits::{gpu_memory_utilization, max_num_batched_tokens, max_num_seqs};
+use crate::default_limits::{block_size, gpu_memory_utilization, max_num_batched_tokens, max_num_seqs};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::input::{Keys, Log, NumberRange, parse_json};
@@ -32,20 +32,20 @@ arguments! {
     enable_expert_parallel: bool = false, "Place whole experts on each GPU instead of a slice of every expert",
         Kind::Switch, alias(&["ep"]);
     max_num_seqs: u32 = 256, "Most requests in a step; also limits the CUDA graph sizes",
-        COUNT, default("1024 on GPUs from 70 GiB but A100, 256 on others; at most max_num_batched_tokens"), rule(max_num_seqs);
+        COUNT, default("1024 on GPUs from 70 GiB but A100, 256 on others; at most max_num_batched_tokens; 2048 under SGLang and TensorRT-LLM"), rule(max_num_seqs);
     max_num_batched_tokens: u32 = 8192, "Most tokens in a step",
-        TOKENS, default("8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28"), rule(max_num_batched_tokens);
+        TOKENS, default("8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28; 8192 under TensorRT-LLM"), rule(max_num_batched_tokens);
     max_model_len: Option<u32> = None, "Longest context of a request, tokens",
         TOKENS, default("the model's own limit");
     gpu_memory_utilization: f64 = 0.9, "Share of GPU memory that the engine may use",
-        Kind::Number(NumberRange::above_zero(1.0, "")), must_be("a share of the memory, above 0 and at most 1"), value("SHARE"), default("0.9; 0.92 since vLLM 0.20"), rule(gpu_memory_utilization);
+        Kind::Number(NumberRange::above_zero(1.0, "")), must_be("a share of the memory, above 0 and at most 1"), value("SHARE"), default("0.9; 0.92 since vLLM 0.20; by its own rule under SGLang"), rule(gpu_memory_utilization);
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     cpu_offload_gb: f64 = 0.0, "GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step",
-        Kind::Number(NumberRange::from_zero(f64::MAX, "")), must_be(OFFLOAD), value("GIB"), default("0");
+        Kind::Number(NumberRange::from_zero(f64::MAX, "")), must_be(OFFLOAD), engines(Engines::VLLM.and(Engines::SGLANG)), value("GIB"), default("0");
     kv_cache_dtype: Option<DType> = None, "Number format of the KV cache; auto takes the checkpoint's, else the model's own",
-        Kind::Own(kv_cache_dtype), must_be("auto, fp8, fp8_e4m3, fp8_e5m2, bfloat16 or float16"), value("FORMAT"), default("auto");
+        Kind::Own(kv_cache_dtype), must_be("auto, fp8, fp8_e4m3, fp8_e5m2, bfloat16 or float16"), engines(Engines::VLLM.and(Engines::SGLANG)), value("FORMAT"), default("auto");
     block_size: u32 = 16, "Tokens of a KV block",
-        COUNT, default("16");
+        COUNT, default("16; 32 under TensorRT-LLM. SGLang's pages of one token are replayed in blocks of 16"), rule(block_size);
     enforce_eager: bool = false, "Launch every kernel from the host, without CUDA graphs",
         Kind::Switch;
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,19 +56,22 @@ arguments! {
         Kind::Wholes, must_be("a list of numbers of tokens, each at least 1"), default("vLLM's choice"), within("compilation_config");
     #[serde(skip_serializing_if = "Option::is_none")]
     max_cudagraph_capture_size: Option<u32> = None, "Largest number of tokens that a graph is captured for",
-        COUNT, default("twice max_num_seqs, at most 512"), within("compilation_config");
+        COUNT, default("twice max_num_seqs, at most 512; 128 under TensorRT-LLM, 8 to 512 by the GPU's memory under SGLang"), within("compilation_config");
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    enable_padding: bool = false, "Pad decodes to the next captured size; without it a batch of another size is launched from the host",
+        Kind::Switch, engines(Engines::TRTLLM), default("false"), within("cuda_graph_config"), alias(&["cuda_graph_padding_enabled", "cuda_graph_config.enable_padding"]);
     #[serde(skip_serializing_if = "Option::is_none")]
     attention_backend: Option<AttentionBackend> = None, "Attention kernels, by vLLM's name of their backend; only FLASH_ATTN's were measured",
         Kind::Name(&["FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASH_ATTN_MLA", "FLASHINFER_MLA", "FLASHMLA", "CUTLASS_MLA", "TRITON_MLA"]),
         must_be("a backend of vLLM: FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, FLASH_ATTN_MLA, FLASHINFER_MLA, FLASHMLA, CUTLASS_MLA or TRITON_MLA"), value("NAME");
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    disable_custom_all_reduce: bool = false, "Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel",
-        Kind::Switch;
+    disable_custom_all_reduce: bool = false, "Sum over tensor-parallel ranks by NCCL's ring instead of the engine's own kernel",
+        Kind::Switch, engines(Engines::VLLM.and(Engines::SGLANG));
     generation_config: GenerationConfig = GenerationConfig::Auto, "Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones",
         Kind::Name(&["auto", "vllm"]), must_be("auto or vllm: the file of another folder is not read"), value("SOURCE"), default("auto");
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     override_generation_config: SamplingParams = SamplingParams::default(), "Sampling parameters in place of those, as JSON: temperature, top_p, top_k, min_p and repetition_penalty. Give what all requests of a load set themselves here, too, as in '{\"temperature\": 0}'; lists of requests may have columns for them",
-        Kind::Object(sampling_params);
+        Kind::Object(sampling_params), engines(Engines::ALL);
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     language_model_only: bool = false, "Load no vision or audio tower, which leaves its memory to KV blocks",
         Kind::Switch;
@@ -209,7 +212,7 @@ impl Deployment {
 
     fn from_map(origin: &str, map: &Map<String, Value>) -> Result<(Self, BTreeSet<String>)> {
         let log = Log::default();
-        let given = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM).read("", map, &log);
+        let given = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::ALL).read("", map, &log);
         let deployment = Deployment::checked(&given, &log);
         Ok((log.finish(origin, Some(deployment))?.0, given.names()))
     }

@@ -64,8 +64,13 @@ impl Engine {
         self.name == "vllm"
     }
 
+    /// Whether it is SGLang.
+    pub fn is_sglang(&self) -> bool {
+        self.name == "sglang"
+    }
+
     /// Whether it is TensorRT-LLM.
-    pub(crate) fn is_trtllm(&self) -> bool {
+    pub fn is_trtllm(&self) -> bool {
         self.name == "trtllm"
     }
 

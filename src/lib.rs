@@ -94,6 +94,7 @@ mod step;
 mod step_model;
 
 pub use correction::Correction;
+pub use default_limits::sglang_chunk;
 pub use deployment::{AttentionBackend, CudagraphMode, DEPLOYMENT_ARGUMENTS, Deployment, GenerationConfig};
 pub use dtype::DType;
 pub use efficiency::{Bound, EfficiencyMode, Provenance, engine_on};

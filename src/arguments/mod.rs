@@ -31,6 +31,21 @@ impl Engines {
     /// All of them, and what is no engine's, such as a load.
     pub const ALL: Engines = Engines(7);
 
+    /// These engines and others.
+    #[must_use]
+    pub const fn and(self, others: Engines) -> Engines {
+        Engines(self.0 | others.0)
+    }
+
+    /// The one that an engine is.
+    pub fn of(engine: &Engine) -> Engines {
+        match engine.name() {
+            "sglang" => Engines::SGLANG,
+            "trtllm" => Engines::TRTLLM,
+            _ => Engines::VLLM,
+        }
+    }
+
     /// Returns whether one of these engines is among `others`.
     pub const fn meets(self, others: Engines) -> bool {
         self.0 & others.0 != 0
@@ -280,6 +295,11 @@ impl Argument {
     /// Returns how messages complete "must be …".
     pub fn expected(&self) -> String {
         self.must_be.map_or_else(|| self.kind.expected(), str::to_owned)
+    }
+
+    /// Returns whether a key is one of its names.
+    pub fn is_named(&self, key: &str) -> bool {
+        self.name == key || self.aliases.contains(&key)
     }
 
     /// Returns the JSON schema of its values.

@@ -73,6 +73,11 @@ impl ArgumentRows {
         ArgumentRows { rows }
     }
 
+    /// Takes rows one by one.
+    pub fn of(rows: Vec<&'static Argument>) -> Self {
+        ArgumentRows { rows }
+    }
+
     /// Adds a list of rows.
     #[must_use]
     pub fn with(mut self, rows: &'static [Argument]) -> Self {
@@ -106,7 +111,7 @@ impl ArgumentRows {
 
     /// Returns the place of the row that a key names, and whether the key is its `no_` form.
     fn find(&self, name: &str) -> Option<(usize, bool)> {
-        let place = |name: &str| self.rows.iter().position(|row| row.name == name || row.aliases.contains(&name));
+        let place = |name: &str| self.rows.iter().position(|row| row.is_named(name));
         if let Some(at) = place(name) {
             return Some((at, false));
         }
@@ -132,15 +137,22 @@ impl ArgumentRows {
         self.rows.get(at).map(|row| row.name)
     }
 
-    /// Returns the names of the rows that the keys of an object name.
+    /// Returns the field that a key sets, by whatever engine's name for it.
+    fn field_of(&self, key: &str) -> Option<&'static str> {
+        let name = spelled(key);
+        let (at, _) = self.find(self.without_object(&name))?;
+        self.rows.get(at).map(|row| row.sets)
+    }
+
+    /// Returns the fields that the keys of an object set.
     pub fn names(&self, map: &Map<String, Value>) -> impl Iterator<Item = &'static str> {
-        map.iter().filter(|(_, value)| !value.is_null()).filter_map(|(key, _)| self.name_of(key))
+        map.iter().filter(|(_, value)| !value.is_null()).filter_map(|(key, _)| self.field_of(key))
     }
 
     /// Returns an object without the arguments that `over` has too.
     pub fn without(&self, map: &Map<String, Value>, over: &Map<String, Value>) -> Map<String, Value> {
         let taken: Vec<&str> = self.names(over).collect();
-        let is_left = |key: &str| self.name_of(key).is_none_or(|name| !taken.contains(&name));
+        let is_left = |key: &str| self.field_of(key).is_none_or(|field| !taken.contains(&field));
         let left = map.iter().filter(|(key, _)| is_left(key)).map(|(key, value)| {
             let nested = self.nested(&spelled(key), value);
             let value = nested.map_or_else(
@@ -247,8 +259,9 @@ impl ArgumentRows {
             found.iter().map(|(at, entry)| (name(at), entry.value.clone().into_owned())).collect();
         let mut values = Map::new();
         let keys = Keys::of_map(path, &written, log);
+        let is_given = |field: &str| self.rows.iter().any(|row| row.sets == field && keys.has(row.name));
         let missing: Vec<&str> =
-            self.rows.iter().filter(|row| row.is_required && !keys.has(row.name)).map(|row| row.name).collect();
+            self.rows.iter().filter(|row| row.is_required && !is_given(row.sets)).map(|row| row.name).collect();
         keys.require(&missing);
         let mut without_influence = Vec::new();
         for (at, entry) in found {
@@ -278,7 +291,14 @@ impl ArgumentRows {
                 Kind::Object(read) => read(&keys, row.name).unwrap_or(value),
                 _ => value,
             };
-            values.insert(row.sets.to_owned(), value);
+            match values.get(row.sets) {
+                Some(other) if *other != value => {
+                    let names = found.keys().filter_map(|at| self.rows.get(*at)).filter(|of| of.sets == row.sets);
+                    let names: Vec<&str> = names.map(|of| of.name).collect();
+                    log.problem(format!("{} contradict each other: keep one", names.join(" and ")));
+                }
+                _ => drop(values.insert(row.sets.to_owned(), value)),
+            }
         }
         if !without_influence.is_empty() {
             let (number, names) = (without_influence.len(), without_influence.join(", "));

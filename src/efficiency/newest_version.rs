@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::arguments::ServedOn;
-use crate::deployment::Deployment;
+use crate::default_limits::{TRTLLM_GRAPH_SIZE, sglang_chunk, sglang_graph_size, sglang_static_share};
+use crate::deployment::{CudagraphMode, Deployment};
 use crate::engine::Engine;
 use crate::hardware::Hardware;
 
@@ -53,7 +54,33 @@ impl Deployment {
         if !given.contains("max_num_seqs") {
             served.max_num_seqs = served.max_num_seqs.min(served.max_num_batched_tokens);
         }
+        if on.engine.is_sglang() {
+            served.take_sglang_limits(given, hardware, sglang_chunk(hardware));
+        } else if on.engine.is_trtllm() {
+            served.take_graph_size(given, TRTLLM_GRAPH_SIZE);
+        }
         served
+    }
+
+    /// Takes the largest graph where none is given and graphs are captured.
+    fn take_graph_size(&mut self, given: &BTreeSet<String>, size: u32) {
+        let is_given =
+            ["max_cudagraph_capture_size", "cudagraph_capture_sizes"].iter().any(|name| given.contains(*name));
+        let captures = !self.enforce_eager && self.cudagraph_mode != Some(CudagraphMode::None);
+        if captures && !is_given {
+            self.max_cudagraph_capture_size = Some(size);
+        }
+    }
+
+    /// Takes what SGLang derives from the GPUs that share every layer and from its chunks of so many tokens.
+    pub fn take_sglang_limits(&mut self, given: &BTreeSet<String>, hardware: &Hardware, chunk: u32) {
+        let graph = sglang_graph_size(hardware, self.tensor_parallel_size);
+        self.take_graph_size(given, graph);
+        if !given.contains("gpu_memory_utilization") {
+            let gpus = u64::from(self.tensor_parallel_size) * u64::from(self.pipeline_parallel_size);
+            let graph = self.max_cudagraph_capture_size.unwrap_or(graph);
+            self.gpu_memory_utilization = sglang_static_share(hardware, chunk, graph, gpus);
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub fn overhead_bytes(model: &Model, deployment: &Deployment, engine: &Engine) -
     if engine.vllm_version() < GRAPHS_COUNT_SINCE {
         return outside_bytes;
     }
-    let Captures { piecewise, full } = CudaGraphs::new(deployment, true).captures(deployment.max_num_seqs);
+    let Captures { piecewise, full } = CudaGraphs::new(deployment, true, engine).captures(deployment.max_num_seqs);
     let layers = model.num_layers() as f64 / f64::from(deployment.pipeline_parallel_size.max(1));
     outside_bytes + (piecewise + full) as f64 * layers * GRAPH_LAYER_BYTES
 }

@@ -40,10 +40,13 @@ pub use windows::blocks_of_windows;
 /// ranks.
 ///
 /// # Formula
-/// `device·utilization − weights − tables − activations − overhead − windows = KV`, `⌊KV / (block_size·bytes per token)⌋` blocks.
+/// `device·utilization − weights − tables − activations − overhead − windows = KV`, `⌊KV / (block_size·bytes per token)⌋` blocks. Under SGLang
+/// `device·utilization − weights − tables − overhead − windows`, as its share keeps room for activations; under TensorRT-LLM
+/// `(device − weights − tables − activations − overhead)·utilization − windows`.
 ///
 /// # Source
-/// vLLM 0.15, `determine_available_memory` (`v1/worker/gpu_worker.py`) and `get_kv_cache_configs` (`v1/core/kv_cache_utils.py`).
+/// vLLM 0.15, `determine_available_memory` (`v1/worker/gpu_worker.py`) and `get_kv_cache_configs` (`v1/core/kv_cache_utils.py`). SGLang 0.5.9,
+/// `profile_max_num_token` (`model_executor/model_runner.py`). TensorRT-LLM 1.2, `KvCacheCreator` (`_torch/pyexecutor/_util.py`).
 ///
 /// # Approximations
 /// - Layers with sliding windows share one pool of blocks with the others, in groups of as many layers as the rarer kind has. A request
@@ -71,7 +74,7 @@ pub struct KvCapacity {
     pub stage: usize,
     /// Device memory that CUDA reports.
     pub device_memory_bytes: f64,
-    /// Share of it that the engine may use.
+    /// Share of it that the engine may use; under SGLang `mem_fraction_static`, under TensorRT-LLM the share of what is free that KV blocks take.
     pub gpu_memory_utilization: f64,
     /// Weights on the GPU.
     pub weight_bytes: f64,
@@ -152,12 +155,21 @@ impl KvCapacity {
         let weights = Offloaded::new(model, deployment).split(&memory.weight_bytes_per_stage);
         let of_stage = |(stage, (layers, (weight_bytes, offloaded_bytes))): (usize, (&u64, (f64, f64)))| {
             let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment, engine) } else { 0.0 };
-            let activation_bytes = forward_bytes.max(sampling_bytes);
-            let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
-                - weight_bytes
-                - position_table_bytes
-                - activation_bytes
-                - overhead_bytes;
+            let utilization = deployment.gpu_memory_utilization;
+            let held_bytes = weight_bytes + position_table_bytes + overhead_bytes;
+            let profiled_bytes = forward_bytes.max(sampling_bytes);
+            let (activation_bytes, without_windows) = match engine.name() {
+                "sglang" => (0.0, device_memory_bytes * utilization - held_bytes),
+                "trtllm" => (profiled_bytes, (device_memory_bytes - held_bytes - profiled_bytes) * utilization),
+                _ => (
+                    profiled_bytes,
+                    device_memory_bytes * utilization
+                        - weight_bytes
+                        - position_table_bytes
+                        - profiled_bytes
+                        - overhead_bytes,
+                ),
+            };
             let share = *layers as f64 / most_layers;
             let block_size = deployment.block_size;
             let cache = match (states, WindowedPool::new(&memory.kv_cache)) {
@@ -254,16 +266,19 @@ impl KvCapacity {
 
     /// Returns the terms with their signs. Their sum is [`kv_cache_bytes`](Self::kv_cache_bytes).
     pub fn equation(&self) -> Vec<(&'static str, f64)> {
-        let withheld = self.device_memory_bytes * (1.0 - self.gpu_memory_utilization);
-        vec![
-            ("device memory", self.device_memory_bytes),
-            ("kept free by gpu_memory_utilization", -withheld),
+        let taken = [
             ("weights", -self.weight_bytes),
             ("position tables", -self.position_table_bytes),
             ("activations of the profiling run", -self.activation_bytes),
             ("kernels, workspaces, graphs, rounding", -self.overhead_bytes),
             ("attention windows", -self.window_bytes),
-        ]
+        ];
+        let left = self.device_memory_bytes + taken.iter().map(|(_, bytes)| bytes).sum::<f64>();
+        let kept_free = [
+            ("device memory", self.device_memory_bytes),
+            ("kept free by gpu_memory_utilization", self.kv_cache_bytes - left),
+        ];
+        kept_free.into_iter().chain(taken).collect()
     }
 }
 

@@ -3,9 +3,13 @@
 use serde::Serialize;
 
 use crate::deployment::{CudagraphMode, Deployment};
+use crate::engine::Engine;
 
 /// No graph is captured for more tokens than this, whatever `max_num_seqs` is (vLLM's default).
 const MAX_CAPTURE_TOKENS: u64 = 512;
+/// The same under SGLang and TensorRT-LLM, where the GPU is not known.
+const MAX_DECODES_SGLANG: u64 = 256;
+const MAX_DECODES_TRTLLM: u64 = 128;
 
 /// How a step's kernels are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
@@ -18,7 +22,7 @@ pub enum GraphMode {
     Piecewise,
     /// More tokens than the largest captured size: compiled kernels launched from the host, no padding.
     None,
-    /// `enforce_eager`: every kernel is launched from the host, no padding.
+    /// `enforce_eager`, or no graph of an engine that does not compile: every kernel is launched from the host, no padding.
     #[default]
     Eager,
 }
@@ -38,8 +42,13 @@ pub struct Captures {
 /// Sizes 1, 2, 4, multiples of 8 below 256, multiples of 16 from 256, up to
 /// `min(2·max_num_seqs, 512, max_num_batched_tokens)`, unless the deployment gives them.
 ///
+/// SGLang: decodes alone, 1, 2, 4, multiples of 4 to 16, of 8 to 256, of 16 below 512, of 32 from there. TensorRT-LLM: decodes alone, 1 to 31,
+/// 32, 64, 128 and powers of two, which a batch must meet; with `enable_padding` 1, 2, 4, multiples of 8 to 128, powers of two. Other steps of
+/// both are eager.
+///
 /// # Source
-/// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), defaults without speculative decoding.
+/// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), defaults without speculative decoding. SGLang 0.5.9, `ServerArgs`
+/// (`server_args.py`). TensorRT-LLM 1.2, `CudaGraphConfig` (`llmapi/llm_args.py`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaGraphs {
     /// Graphs of steps of decodes alone, and of steps with a prefill chunk.
@@ -48,39 +57,74 @@ pub struct CudaGraphs {
     limit_tokens: Option<u64>,
     /// The captured sizes where they were given.
     given: Vec<u32>,
+    sizes: SizesOf,
+}
+
+/// Captured sizes by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SizesOf {
+    Vllm,
+    Sglang,
+    Trtllm { enable_padding: bool },
+}
+
+impl SizesOf {
+    /// The first size that holds `tokens`; without padding, `tokens` itself if it is one.
+    fn next(self, tokens: u64) -> Option<u64> {
+        match (self, tokens) {
+            (SizesOf::Trtllm { enable_padding: false }, 33..) => tokens.is_power_of_two().then_some(tokens),
+            (SizesOf::Trtllm { enable_padding: false }, _) => Some(tokens.max(1)),
+            (SizesOf::Trtllm { .. }, 129..) => Some(tokens.next_power_of_two()),
+            (_, 0..=2) => Some(tokens.max(1)),
+            (_, 3..=4) => Some(4),
+            (SizesOf::Sglang, 5..=16) => Some(tokens.next_multiple_of(4)),
+            (_, 5..=256) => Some(tokens.next_multiple_of(8)),
+            (SizesOf::Sglang, 497..) => Some(tokens.next_multiple_of(32)),
+            _ => Some(tokens.next_multiple_of(16)),
+        }
+    }
 }
 
 impl CudaGraphs {
-    /// The graphs that vLLM captures for this deployment. `has_full` is false for attention that no graph can hold.
+    /// The graphs that an engine captures for this deployment. `has_full` is false for attention that no graph can hold.
     ///
     /// # Source
     /// vLLM, `CompilationConfig.resolve_cudagraph_mode_and_sizes` (`vllm/config/compilation.py`).
-    pub fn new(deployment: &Deployment, has_full: bool) -> Self {
+    pub fn new(deployment: &Deployment, has_full: bool, engine: &Engine) -> Self {
         use GraphMode::{Eager, Full, None, Piecewise};
+        let compiles = engine.is_vllm();
         let modes = match deployment.cudagraph_mode.unwrap_or_default() {
             _ if deployment.enforce_eager => [Eager; 2],
+            CudagraphMode::None if !compiles => [Eager; 2],
+            _ if !compiles => [if has_full { Full } else { Eager }, Eager],
             CudagraphMode::FullAndPiecewise if has_full => [Full, Piecewise],
             CudagraphMode::FullAndPiecewise | CudagraphMode::Piecewise => [Piecewise; 2],
             CudagraphMode::Full if has_full => [Full; 2],
             CudagraphMode::FullDecodeOnly if has_full => [Full, None],
             CudagraphMode::Full | CudagraphMode::FullDecodeOnly | CudagraphMode::None => [None; 2],
         };
+        let (sizes, by_default) = match engine.name() {
+            "sglang" => (SizesOf::Sglang, MAX_DECODES_SGLANG),
+            "trtllm" => (SizesOf::Trtllm { enable_padding: deployment.enable_padding }, MAX_DECODES_TRTLLM),
+            _ => (SizesOf::Vllm, (2 * u64::from(deployment.max_num_seqs)).min(MAX_CAPTURE_TOKENS)),
+        };
         let limit = deployment.cudagraph_capture_sizes.last().copied().or(deployment.max_cudagraph_capture_size);
-        let limit = limit.map_or_else(|| (2 * u64::from(deployment.max_num_seqs)).min(MAX_CAPTURE_TOKENS), u64::from);
+        let limit = limit.map_or(by_default, u64::from);
         let captures = modes.iter().any(|mode| matches!(mode, Full | Piecewise));
         CudaGraphs {
             modes,
             limit_tokens: captures.then(|| limit.min(u64::from(deployment.max_num_batched_tokens))),
             given: deployment.cudagraph_capture_sizes.clone(),
+            sizes,
         }
     }
 
     /// The captured size that holds `tokens`; `None` where no graph does.
     ///
     /// ```
-    /// use ridgepoint::Deployment;
+    /// use ridgepoint::{Deployment, Engine};
     /// use ridgepoint::physics::CudaGraphs;
-    /// let graphs = CudaGraphs::new(&Deployment::default(), true);
+    /// let graphs = CudaGraphs::new(&Deployment::default(), true, &Engine::default());
     /// assert_eq!(graphs.padded_tokens(3), Some(4));
     /// assert_eq!(graphs.padded_tokens(249), Some(256));
     /// assert_eq!(graphs.padded_tokens(257), Some(272));
@@ -92,12 +136,7 @@ impl CudaGraphs {
             let at = self.given.partition_point(|size| u64::from(*size) < tokens);
             return self.given.get(at).map(|size| u64::from(*size));
         }
-        let padded = match tokens {
-            0..=2 => tokens.max(1),
-            3..=4 => 4,
-            5..=256 => tokens.next_multiple_of(8),
-            _ => tokens.next_multiple_of(16),
-        };
+        let padded = self.sizes.next(tokens)?;
         (padded <= limit).then_some(padded)
     }
 
@@ -105,7 +144,10 @@ impl CudaGraphs {
     pub fn mode(&self, tokens: u64, is_decode_only: bool) -> GraphMode {
         let [alone, mixed] = self.modes;
         match if is_decode_only { alone } else { mixed } {
-            GraphMode::Full | GraphMode::Piecewise if self.padded_tokens(tokens).is_none() => GraphMode::None,
+            GraphMode::Full | GraphMode::Piecewise if self.padded_tokens(tokens).is_none() => match self.sizes {
+                SizesOf::Vllm => GraphMode::None,
+                SizesOf::Sglang | SizesOf::Trtllm { .. } => GraphMode::Eager,
+            },
             mode => mode,
         }
     }
@@ -144,8 +186,12 @@ impl CudaGraphs {
 mod tests {
     use super::*;
 
+    fn vllm() -> Engine {
+        Engine::default()
+    }
+
     fn graphs(max_num_seqs: u32) -> CudaGraphs {
-        CudaGraphs::new(&Deployment { max_num_seqs, ..Deployment::default() }, true)
+        CudaGraphs::new(&Deployment { max_num_seqs, ..Deployment::default() }, true, &vllm())
     }
 
     #[test]
@@ -184,7 +230,7 @@ mod tests {
         assert_eq!(graphs(256).mode(9, true), GraphMode::Full);
         assert_eq!(graphs(256).mode(9, false), GraphMode::Piecewise);
         assert_eq!(graphs(256).mode(513, true), GraphMode::None);
-        let eager = CudaGraphs::new(&Deployment { enforce_eager: true, ..Deployment::default() }, true);
+        let eager = CudaGraphs::new(&Deployment { enforce_eager: true, ..Deployment::default() }, true, &vllm());
         assert_eq!(eager.mode(9, true), GraphMode::Eager);
         assert_eq!(eager.padded_tokens(9), None);
     }
@@ -202,7 +248,7 @@ mod tests {
         ] {
             let deployment = Deployment { cudagraph_mode: Some(mode), ..Deployment::default() };
             for (has_full, expected) in [(true, with_full), (false, without)] {
-                let graphs = CudaGraphs::new(&deployment, has_full);
+                let graphs = CudaGraphs::new(&deployment, has_full, &vllm());
                 assert_eq!([graphs.mode(9, true), graphs.mode(9, false)], expected, "{mode:?}");
                 assert_eq!([graphs.mode(600, true), graphs.mode(600, false)], [None; 2], "{mode:?}");
             }
@@ -212,7 +258,8 @@ mod tests {
     #[test]
     fn graphs_of_decodes_are_captured_up_to_the_most_requests() {
         let captures = |deployment: &Deployment| {
-            let Captures { piecewise, full } = CudaGraphs::new(deployment, true).captures(deployment.max_num_seqs);
+            let Captures { piecewise, full } =
+                CudaGraphs::new(deployment, true, &vllm()).captures(deployment.max_num_seqs);
             (piecewise, full)
         };
         // Sizes up to 512: 1, 2, 4, 31 multiples of 8 below 256, and 17 multiples of 16. The first 35 are at most 256.
@@ -225,18 +272,36 @@ mod tests {
         assert_eq!(captures(&Deployment { enforce_eager: true, ..Deployment::default() }), (0, 0));
         // 1, 2, 4, 8 for five requests; decodes never have 8.
         assert_eq!(captures(&Deployment { max_num_seqs: 5, ..Deployment::default() }), (4, 3));
-        let without = CudaGraphs::new(&Deployment::default(), false).captures(256);
+        let without = CudaGraphs::new(&Deployment::default(), false, &vllm()).captures(256);
         assert_eq!(without, Captures { piecewise: 51, full: 0 });
     }
 
     #[test]
     fn given_sizes_are_those_that_steps_are_padded_to() {
         let given = Deployment { cudagraph_capture_sizes: vec![3, 100, 700], ..Deployment::default() };
-        let graphs = CudaGraphs::new(&given, true);
+        let graphs = CudaGraphs::new(&given, true, &vllm());
         assert_eq!(graphs.sizes(), [3, 100, 700]);
         let padded = [1, 3, 4, 101, 700, 701].map(|tokens| graphs.padded_tokens(tokens));
         assert_eq!(padded, [Some(3), Some(3), Some(100), Some(700), Some(700), None]);
         let limited = Deployment { max_cudagraph_capture_size: Some(20), ..Deployment::default() };
-        assert_eq!(CudaGraphs::new(&limited, true).sizes(), [1, 2, 4, 8, 16]);
+        assert_eq!(CudaGraphs::new(&limited, true, &vllm()).sizes(), [1, 2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn other_engines_capture_decodes_alone() {
+        use GraphMode::{Eager, Full};
+        let of = |engine: &str, deployment: Deployment| {
+            CudaGraphs::new(&deployment, true, &Engine::parse(engine, None).expect("an engine"))
+        };
+        let sglang = of("sglang", Deployment { max_cudagraph_capture_size: Some(512), ..Deployment::default() });
+        assert_eq!([sglang.mode(8, true), sglang.mode(8, false), sglang.mode(513, true)], [Full, Eager, Eager]);
+        assert_eq!([5, 13, 257, 500].map(|tokens| sglang.padded_tokens(tokens)), [8, 16, 272, 512].map(Some));
+        let exact = of("trtllm", Deployment::default());
+        let modes = [31, 32, 33, 64, 128, 129].map(|tokens| exact.mode(tokens, true));
+        assert_eq!(modes, [Full, Full, Eager, Full, Full, Eager]);
+        let padded =
+            Deployment { enable_padding: true, max_cudagraph_capture_size: Some(512), ..Deployment::default() };
+        let padded = of("trtllm", padded);
+        assert_eq!([3, 33, 129, 257].map(|tokens| padded.padded_tokens(tokens)), [4, 40, 256, 512].map(Some));
     }
 }

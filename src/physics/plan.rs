@@ -140,7 +140,7 @@ impl StepPlan {
         let gpu_weight_bytes = offloaded.split(&memory.weight_bytes_per_stage).into_iter().map(|(on_gpu, _)| on_gpu);
         let plan = StepPlan {
             entries,
-            cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows)),
+            cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows), engine),
             windows,
             activation: context.activation,
             max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings, u64::from),

@@ -174,7 +174,8 @@ impl StepModel {
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
         notes.extend(host_reads.as_ref().map(HostReads::note));
-        let launches = if efficiency == EfficiencyMode::Ideal { Launches::default() } else { Launches::new(&plan) };
+        let launches =
+            if efficiency == EfficiencyMode::Ideal { Launches::default() } else { Launches::new(&plan, &engine) };
         let mut steps = StepModel {
             tables: None,
             shared_reads: shared_reads(&plan, &timers, hardware),
@@ -269,7 +270,7 @@ impl StepModel {
         });
         steps.timers = timed.collect();
         if self.mode == EfficiencyMode::Tables {
-            steps.launches = Launches::new(&steps.plan);
+            steps.launches = Launches::new(&steps.plan, &steps.engine);
         }
         if self.tables.is_some() {
             steps.tables = steps.lookup_tables();

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Outcome, Replay, SchedulerOptions, SchedulingPolicy, replay};
+use ridgepoint_replay::{EngineConfig, EngineRules, Outcome, Replay, SchedulerOptions, SchedulingPolicy, replay};
 
 #[path = "../../../replay/tests/common/loads.rs"]
 mod loads;
@@ -50,6 +50,7 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
             ..SchedulerOptions::default()
         },
         pipeline_parallel_size: from.int_in_range(1..=3)?,
+        rules: EngineRules::Vllm,
         kv_offload: None,
     };
     Ok(config)
