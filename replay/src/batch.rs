@@ -20,6 +20,8 @@ pub(super) struct Batch {
     /// Slots of the steady decodes that get their last token from this step, in order.
     pub(super) leaving: Vec<u32>,
     pub(super) end_ns: u64,
+    /// Whether it has these requests alone: steady decodes pause.
+    pub(super) is_alone: bool,
     /// Whether it has a request. Only an engine with a host's tier keeps iterations without any.
     pub(super) is_step: bool,
     /// Slots whose loads from the host, and whose last stores, the engine saw end when it launched this step.
@@ -37,6 +39,7 @@ impl Batch {
         self.steady.clear();
         self.leaving.clear();
         self.is_step = false;
+        self.is_alone = false;
         self.loaded.clear();
         self.stored.clear();
     }

@@ -1,16 +1,17 @@
-//! Configuration of the scheduler and the KV cache: vLLM's flags that affect scheduling.
+//! Configuration of the scheduler and the KV cache: the flags that affect scheduling.
 
 use ridgepoint::kv_capacity::{KvCapacity, blocks_of_windows};
 use ridgepoint::{Deployment, Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::engine_rules::EngineRules;
 use super::offload::KvOffload;
 use super::scheduler_options::SchedulerOptions;
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
 pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
-/// vLLM's scheduler and cache configuration, under vLLM's names.
+/// The scheduler and the cache of an engine, under vLLM's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -39,6 +40,9 @@ pub struct EngineConfig {
     pub scheduler: SchedulerOptions,
     /// Number of pipeline stages, which is also the number of steps in flight.
     pub pipeline_parallel_size: u32,
+    /// The engine whose rules put steps together.
+    #[serde(default, skip_serializing_if = "EngineRules::is_vllm")]
+    pub rules: EngineRules,
     /// KV blocks in host memory; `None` without such a tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_offload: Option<KvOffload>,
@@ -103,6 +107,7 @@ impl EngineConfig {
             num_gpu_blocks,
             scheduler: SchedulerOptions::default(),
             pipeline_parallel_size: deployment.pipeline_parallel_size,
+            rules: EngineRules::Vllm,
             kv_offload: None,
         }
     }
@@ -130,6 +135,17 @@ impl EngineConfig {
         }
     }
 
+    /// Lowers the longest context to what the blocks hold, and says so if it was longer.
+    pub(super) fn shorten_context(&mut self) -> Option<String> {
+        let states = self.other_blocks().of(self.max_model_len);
+        let held = u64::from(self.usable_blocks().saturating_sub(states)) * u64::from(self.block_size);
+        let held = u32::try_from(held).ok().filter(|held| (1..self.max_model_len).contains(held))?;
+        let longest = std::mem::replace(&mut self.max_model_len, held);
+        Some(format!(
+            "the KV cache holds {held} tokens, less than the longest context of {longest}: longer requests are refused"
+        ))
+    }
+
     /// Number of blocks that requests can use: all but the reserved one.
     pub fn usable_blocks(&self) -> u32 {
         self.num_gpu_blocks.saturating_sub(1)
@@ -153,7 +169,8 @@ impl EngineConfig {
             .filter(|(_, value)| *value == 0)
             .map(|(key, _)| format!("{key} = 0 must be at least 1"))
             .collect();
-        if !self.scheduler.enable_chunked_prefill && self.max_num_batched_tokens < self.max_model_len {
+        let cuts_or_refuses = self.scheduler.enable_chunked_prefill || self.rules.refuses_long_prompts();
+        if !cuts_or_refuses && self.max_num_batched_tokens < self.max_model_len {
             problems.push(format!(
                 "max_num_batched_tokens = {} is less than max_model_len = {}: without chunked prefill a long prompt could never be scheduled; raise the first, lower the second or allow chunks",
                 self.max_num_batched_tokens, self.max_model_len
@@ -179,6 +196,7 @@ impl EngineConfig {
             }
         }
         problems.extend(self.offload_problems());
+        problems.extend(self.rules.problems(self));
         if problems.is_empty() { Ok(()) } else { Err(Error::invalid("engine", problems)) }
     }
 

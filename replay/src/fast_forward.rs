@@ -88,6 +88,11 @@ impl Steady {
         state.computed + (self.next_step - state.steady_from) as u32 + 1 - in_flight
     }
 
+    /// Output tokens of a request that came from steps which it was steady in.
+    pub(super) fn delivered_of(&self, state: &Slot) -> u32 {
+        self.num_ended.min(state.steady_until).saturating_sub(state.steady_from) as u32
+    }
+
     /// Completes a step, whose other requests are in `batch`.
     pub(super) fn begin_step(&mut self, batch: &mut Batch, in_flight: u32) {
         self.in_flight = in_flight;
@@ -100,7 +105,11 @@ impl Steady {
 
     /// All requests and records of the step that has begun.
     pub(super) fn step<'a>(&'a self, batch: &'a Batch) -> (&'a [Request], &'a [u32]) {
-        if self.slots.is_empty() { (&batch.requests, &batch.records) } else { (&self.requests, &self.records) }
+        if self.slots.is_empty() || batch.is_alone {
+            (&batch.requests, &batch.records)
+        } else {
+            (&self.requests, &self.records)
+        }
     }
 
     /// Moves on to the next step. Requests that sampled their last token leave; requests that sampled in this step settle, up
@@ -222,7 +231,8 @@ impl Steady {
             self.wheel[turn].clear();
         }
         let settled = &running[..self.num_settled];
-        for (step, batch) in (self.num_ended..).zip(in_flight.iter_mut().filter(|batch| batch.is_step)) {
+        let with_decodes = in_flight.iter_mut().filter(|batch| batch.is_step && !batch.is_alone);
+        for (step, batch) in (self.num_ended..).zip(with_decodes) {
             let steady = || settled.iter().filter(|slot| slots[**slot as usize].is_steady_in(step));
             let computed = |state: &Slot| state.computed - (self.next_step.min(state.steady_until) - step) as u32;
             batch.requests.splice(0..0, steady().map(|slot| Request::decode(computed(&slots[*slot as usize]))));

@@ -14,9 +14,10 @@ use super::engine::replay_at;
 use super::kv_metrics::KvWatch;
 use super::observe::{Event, Events, KvEvent, Observer};
 use super::offload::{KvDisk, KvOffload};
-use super::record::Replay;
+use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::DELIVERED;
 use crate::workload::WorkloadRequest;
+use crate::{CapacitySchedulerPolicy, ContextChunkingPolicy, EngineRules, SglangOptions, TrtllmOptions};
 
 #[path = "../tests/common/replay_cases.rs"]
 mod cases;
@@ -95,6 +96,37 @@ fn run(case: &Case, fast_forward: bool, observers: &mut [&mut dyn Observer]) -> 
     replay_at(fast_forward, &BatchHashed(case.latency), &case.config, load.as_mut(), observers)
 }
 
+fn sglang(number: u32, config: &EngineConfig) -> EngineRules {
+    EngineRules::Sglang(SglangOptions {
+        chunked_prefill_size: match number % 7 {
+            0 => -1,
+            _ => (config.block_size * (1 + number / 16 % 30)) as i32,
+        },
+        max_prefill_tokens: 1 + number / 4 % 200,
+        schedule_conservativeness: if number.is_multiple_of(3) { 0.3 } else { 1.0 },
+        scheduler_recv_interval: 1 + number % 4,
+        enable_mixed_chunk: number % 11 > 6,
+        ignore_eos: number.is_multiple_of(2),
+    })
+}
+
+fn trtllm(number: u32) -> EngineRules {
+    EngineRules::Trtllm(TrtllmOptions {
+        capacity_scheduler_policy: match number / 8 % 5 {
+            0 | 1 => CapacitySchedulerPolicy::GuaranteedNoEvict,
+            2 | 3 => CapacitySchedulerPolicy::MaxUtilization,
+            _ => CapacitySchedulerPolicy::StaticBatch,
+        },
+        context_chunking_policy: if number.is_multiple_of(2) {
+            ContextChunkingPolicy::FirstComeFirstServed
+        } else {
+            ContextChunkingPolicy::EqualProgress
+        },
+        batch_wait_timeout_iters: if number.is_multiple_of(3) { number / 16 % 9 } else { 0 },
+        batch_wait_max_tokens_ratio: f64::from(number / 64 % 5) / 4.0,
+    })
+}
+
 /// Prompts are short but for one in four, so that outputs run on.
 fn case() -> impl Strategy<Value = Case> {
     let blocks = prop_oneof![3 => 4u32..=40, 1 => 100u32..=400];
@@ -113,7 +145,22 @@ fn case() -> impl Strategy<Value = Case> {
             && config.pipeline_parallel_size == 1
             && states == 0
             && number % 3 > 0;
+        let rules = match number % 5 {
+            _ if is_tiered || config.pipeline_parallel_size > 1 => EngineRules::Vllm,
+            1 | 2 if states == 0 => sglang(number, &config),
+            3 | 4 => trtllm(number),
+            _ => EngineRules::Vllm,
+        };
+        let is_trtllm = matches!(rules, EngineRules::Trtllm(_));
+        let budget = config.max_num_batched_tokens;
+        let own_budget = if config.scheduler.enable_chunked_prefill {
+            budget.max(config.block_size)
+        } else {
+            budget - number / 32 % budget.div_ceil(2)
+        };
         EngineConfig {
+            rules,
+            max_num_batched_tokens: if is_trtllm { own_budget } else { budget },
             state_blocks_per_request: states,
             num_gpu_blocks: config.num_gpu_blocks + states,
             kv_offload: is_tiered.then_some(KvOffload {
@@ -157,6 +204,10 @@ proptest! {
         let step_by_step = run(&case, false, &mut [&mut slowly]).unwrap();
         same(&step_by_step, &run(&case, true, &mut [&mut recorder]).unwrap())?;
         prop_assert_eq!(&slowly.0, &recorder.0);
+        if !case.config.rules.is_vllm() {
+            let is_done = |of: &RequestRecord| of.outcome != Outcome::Unfinished;
+            prop_assert!(step_by_step.records.iter().all(is_done), "{:?}", step_by_step.records);
+        }
 
         same(&step_by_step, &run(&case, true, &mut []).unwrap())?;
         let mut less = Recorder::<false>::default();

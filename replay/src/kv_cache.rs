@@ -34,7 +34,7 @@ impl KvCache {
 
     /// Number of further blocks that a request needs to hold `num_tokens`.
     pub(super) fn missing(&self, state: &Slot, num_tokens: u32) -> u32 {
-        num_tokens.div_ceil(self.block_size) - state.blocks.len() as u32 + self.missing_states(state)
+        num_tokens.div_ceil(self.block_size).saturating_sub(state.blocks.len() as u32) + self.missing_states(state)
     }
 
     /// Number of blocks that a request still needs for its states and sliding windows.
@@ -84,12 +84,17 @@ impl KvCache {
 
     /// Allocates blocks until a request has room for `num_tokens`, and caches the full blocks of its prompt that others may share.
     pub(super) fn grow(&mut self, state: &mut Slot, num_tokens: u32) {
+        self.reserve(state, num_tokens);
+        self.cache_shared(state, num_tokens);
+    }
+
+    /// Allocates blocks until a request has room for `num_tokens`.
+    pub(super) fn reserve(&mut self, state: &mut Slot, num_tokens: u32) {
         for _ in 0..self.missing_states(state) {
             state.state_blocks.extend(self.pool.take());
         }
         let needed = num_tokens.div_ceil(self.block_size) as usize;
         while state.blocks.len() < needed && self.take(state) {}
-        self.cache_shared(state, num_tokens);
     }
 
     /// Caches the full blocks of the prompt within a request's first `num_tokens` that others may share.

@@ -50,7 +50,7 @@
 //! | [`export`], `metrics`, `kv_metrics`, `spread` | files of a replay, its figures and their intervals |
 //! | `resource` | what a latency would fall with |
 //! | `engine`, `clock`, `load_state` | the loop over steps, its clock, and whether it keeps up with its load |
-//! | `scheduler`, `scheduler_options`, `waiting`, `slot`, `batch` | vLLM's scheduling rules, requests that wait and run |
+//! | `scheduler`, `scheduler_options`, `waiting`, `slot`, `batch` | scheduling rules of vLLM, SGLang and TensorRT-LLM, requests that wait and run |
 //! | `kv_cache`, `block_pool`, `prefix`, `offload` | KV blocks on the GPU, shared prefixes, tiers on host and disk |
 //! | `fast_forward` | steps without a change of the batch, taken at once |
 //! | [`server_config`], [`workload`], [`cold_start`] | the server of an experiment, the load of its clients, its start |
@@ -80,6 +80,7 @@ mod cold;
 mod config;
 mod distribution;
 mod engine;
+mod engine_rules;
 mod fast_forward;
 #[cfg(test)]
 mod fast_forward_tests;
@@ -102,8 +103,10 @@ mod record;
 mod resource;
 mod scheduler;
 mod scheduler_options;
+mod sglang_options;
 mod slot;
 mod spread;
+mod trtllm_options;
 mod waiting;
 
 pub use block_lives::BlockStats;
@@ -111,6 +114,7 @@ pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;
 pub use engine::replay;
+pub use engine_rules::EngineRules;
 pub use figures_json::{find_hardware, hardware_from_json};
 pub use front_end::front_end_times_us;
 pub use kv_metrics::{
@@ -124,4 +128,6 @@ pub use offload::{DiskCounters, KvDisk, KvOffload, LoadOrCompute, OffloadCounter
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
 pub use resource::{Resource, ResourceSampler};
 pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
+pub use sglang_options::{SGLANG_SCHEDULER_ARGUMENTS, SglangOptions};
 pub use spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
+pub use trtllm_options::{CapacitySchedulerPolicy, ContextChunkingPolicy, TRTLLM_SCHEDULER_ARGUMENTS, TrtllmOptions};

@@ -1,7 +1,7 @@
 //! The engine arguments that only the scheduler uses.
 
 use ridgepoint::arguments;
-use ridgepoint::arguments::{Kind, Section, ServedOn};
+use ridgepoint::arguments::{Engines, Kind, Section, ServedOn};
 use ridgepoint::input::NumberRange;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ arguments! {
     enable_prefix_caching: bool = true, "Reuse KV blocks of equal prompt prefixes",
         Kind::Switch, default("true");
     enable_chunked_prefill: bool = true, "Split prompts over several steps; without it a prompt that exceeds the rest of the token budget waits",
-        Kind::Switch, default("true");
+        Kind::Switch, engines(Engines::VLLM.and(Engines::TRTLLM)), default("true; false under TensorRT-LLM"), rule(whole_prompts);
     long_prefill_token_threshold: u32 = 0, "Most tokens of one prompt in a step; 0 sets no limit",
         Kind::Tokens(0, u32::MAX as u64), default("0");
     #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
@@ -51,6 +51,14 @@ arguments! {
 /// other engines overlap scheduling by default.
 fn before_0_14(on: &ServedOn<'_>) -> Option<Value> {
     (on.engine.vllm_version() < (0, 14)).then_some(Value::Bool(false))
+}
+
+/// Whether prompts are split, by default.
+///
+/// # Source
+/// TensorRT-LLM 1.2, `LlmArgs.enable_chunked_prefill` (`llmapi/llm_args.py`): false.
+fn whole_prompts(on: &ServedOn<'_>) -> Option<Value> {
+    on.engine.is_trtllm().then_some(Value::Bool(false))
 }
 
 impl SchedulerOptions {

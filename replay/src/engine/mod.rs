@@ -22,7 +22,7 @@ use super::front_end::{FrontEnd, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Event, Events, Observer, Observers, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
-use super::scheduler::Scheduler;
+use super::scheduler::{Rules, Scheduler, rules_of};
 use crate::workload::Workload;
 
 /// Replays `workload` on an engine until every request has ended. `observers` watch it.
@@ -92,6 +92,7 @@ pub(super) fn replay_at(
         config,
         observers,
         scheduler,
+        rules: rules_of(config),
         is_sampling_own: false,
         own_sampling: Vec::new(),
         preemptions_without_progress: 0,
@@ -129,6 +130,7 @@ struct Engine<'a> {
     observers: Observers<'a>,
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
+    rules: Box<dyn Rules>,
     /// Requests that the engine cannot see yet.
     front_end: FrontEnd,
     records: Vec<RequestRecord>,
@@ -156,7 +158,10 @@ impl Engine<'_> {
             (stages, _) => stages as usize,
         };
         loop {
-            self.admit()?;
+            self.send_until(self.clock.now_ns())?;
+            if self.rules.receives(self.in_flight.len() < depth, self.scheduler.is_idle()) {
+                self.admit()?;
+            }
             if self.in_flight.len() < depth && !self.scheduler.is_idle() {
                 let room = match self.schedule()? {
                     Scheduled::Step => depth,
@@ -188,12 +193,11 @@ impl Engine<'_> {
 
     /// Admits every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
-        self.send_until(self.clock.now_ns())?;
         let now_ns = self.clock.now_ns();
         while let Some(pending) = self.front_end.take(now_ns) {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
-            if total > u64::from(self.config.max_model_len) {
+            if total > u64::from(self.config.max_model_len) || !self.rules.admits(self.config, request) {
                 self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next request at once.
                 self.send_until(self.clock.now_ns())?;
@@ -258,7 +262,7 @@ impl Engine<'_> {
         if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
             offload.begin_schedule(scheduled_ns);
         }
-        let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
+        let is_step = self.scheduler.schedule(&mut *self.rules, &mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
             if record.num_preemptions == 0 {
@@ -317,7 +321,9 @@ impl Engine<'_> {
         let counters = &mut self.scheduler.counters;
         counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
         let Scheduler { steady, running, slots, .. } = &mut self.scheduler;
-        steady.advance(running, slots, &mut batch);
+        if !batch.is_alone {
+            steady.advance(running, slots, &mut batch);
+        }
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
         Ok(Scheduled::Step)
@@ -329,11 +335,13 @@ impl Engine<'_> {
             return self.end_transfers(step);
         }
         let client_ns = self.clock.at_client_ns(step.end_ns);
-        let gap_ns = self.scheduler.steady.end_step(step.end_ns);
-        for (group, count) in &step.steady {
-            record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
+        if !step.is_alone {
+            let gap_ns = self.scheduler.steady.end_step(step.end_ns);
+            for (group, count) in &step.steady {
+                record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
+            }
         }
-        if self.observers.want(Events::TOKENS) {
+        if !step.is_alone && self.observers.want(Events::TOKENS) {
             let Scheduler { steady, running, slots, .. } = &self.scheduler;
             for (record, token) in steady.last_tokens(running, slots) {
                 self.observers.report(&Event::Token { record, token, now_ns: client_ns });
@@ -342,7 +350,7 @@ impl Engine<'_> {
         let mut any_finished = false;
         for slot in &step.leaving {
             let record = self.scheduler.slots[*slot as usize].rank.record;
-            self.scheduler.finish(*slot);
+            self.finish(*slot);
             self.end(record, Outcome::Finished, client_ns)?;
             any_finished = true;
         }
@@ -359,7 +367,7 @@ impl Engine<'_> {
                 equal_gaps.add(self.scheduler.slots[*slot as usize].group.stage, gap_ns, &mut self.gaps);
             }
             if tokens == self.scheduler.slots[*slot as usize].num_output_tokens {
-                self.scheduler.finish(*slot);
+                self.finish(*slot);
                 self.end(*record, Outcome::Finished, client_ns)?;
                 any_finished = true;
             }
@@ -374,13 +382,18 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Frees a request after its last token.
+    fn finish(&mut self, slot: u32) {
+        self.rules.ended(&self.scheduler.slots[slot as usize]);
+        self.scheduler.finish(slot);
+    }
+
     fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
         // Requests that are due before this finish are sent first, as the workload may react to the finish.
         self.send_until(finish_ns)?;
         let entry = &mut self.records[record as usize];
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
-        let counters = &mut self.scheduler.counters;
-        counters.end_ns = counters.end_ns.max(finish_ns);
+        self.scheduler.counters.end_ns = self.scheduler.counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage, record);
         Ok(())
     }

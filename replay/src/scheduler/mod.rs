@@ -1,26 +1,27 @@
-//! One iteration of vLLM's V1 scheduler: it assigns tokens to requests, preempts, and updates requests when a step's tokens
-//! are back. It does not know the time.
-//!
-//! Mirrors `Scheduler.schedule` and `update_from_output` (`vllm/v1/core/sched/scheduler.py`, `async_scheduler.py`) and
-//! `KVCacheManager.allocate_slots` (`vllm/v1/core/kv_cache_manager.py`) for text models without speculation.
+//! The scheduler's queues and KV cache, and how steps change them. Which requests a step has, the rules of an engine say: each engine's
+//! are a folder here. It does not know the time.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
-mod host_tier;
+mod sglang;
+mod trtllm;
+mod vllm;
 
 use std::collections::VecDeque;
 
-use host_tier::Prefix;
 use ridgepoint::Request;
 use ridgepoint::model::OwnSampling;
+use sglang::Sglang;
+use trtllm::Trtllm;
+use vllm::Vllm;
 
 use super::batch::Batch;
 use super::config::EngineConfig;
+use super::engine_rules::EngineRules;
 use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
-use super::offload::Offload;
+use super::offload::{LoadProgress, Offload};
 use super::record::EngineCounters;
-use super::scheduler_options::SchedulingPolicy;
 use super::slot::{Group, Slot};
 use super::waiting::{Rank, Waiting};
 use crate::workload::WorkloadRequest;
@@ -29,6 +30,52 @@ use crate::workload::WorkloadRequest;
 std::thread_local! {
     /// Tokens of requests that were looked at one by one.
     pub(super) static DELIVERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How an engine puts steps together.
+pub(super) trait Rules {
+    /// Fills `batch` with the next step after those `in_flight`, or leaves it empty if nothing can be scheduled. `found_cached` receives each
+    /// record that is scheduled for the first time, with its cached tokens, and each record that finds more of them after a preemption.
+    fn schedule(
+        &mut self,
+        of: &mut Scheduler<'_>,
+        batch: &mut Batch,
+        in_flight: &mut VecDeque<Box<Batch>>,
+        found_cached: &mut dyn FnMut(u32, u32),
+    );
+
+    /// Whether the engine takes new requests now. A step is scheduled next, or the engine waits for one.
+    fn receives(&mut self, _schedules_next: bool, _is_idle: bool) -> bool {
+        true
+    }
+
+    /// Whether a request can ever be admitted.
+    fn admits(&self, _config: &EngineConfig, _request: &WorkloadRequest) -> bool {
+        true
+    }
+
+    /// A request has ended.
+    fn ended(&mut self, _request: &Slot) {}
+}
+
+/// The rules of the configured engine.
+pub(super) fn rules_of(config: &EngineConfig) -> Box<dyn Rules> {
+    match &config.rules {
+        EngineRules::Vllm => Box::new(Vllm),
+        EngineRules::Sglang(options) => Box::new(Sglang::new(*options)),
+        EngineRules::Trtllm(options) => Box::new(Trtllm::new(*options, config)),
+    }
+}
+
+/// The part of a waiting request that it need not compute.
+pub(super) struct Prefix {
+    /// Tokens of it that the GPU holds.
+    pub(super) cached: u32,
+    /// Blocks of these, and how many of them are free.
+    pub(super) held_blocks: u32,
+    pub(super) free_hits: u32,
+    /// Blocks behind them that the host holds.
+    pub(super) to_load: u32,
 }
 
 /// The scheduler's queues and its KV cache.
@@ -48,6 +95,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) offload: Option<Box<Offload>>,
     /// Requests that fill blocks in the step that is being scheduled.
     filling: Vec<u32>,
+    /// The request whose prompt is computed in chunks, where the engine keeps it apart from those that run.
+    chunked: Option<u32>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -66,6 +115,7 @@ impl<'a> Scheduler<'a> {
             counters: EngineCounters::default(),
             offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
             filling: Vec::new(),
+            chunked: None,
         }
     }
 
@@ -82,7 +132,7 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn is_idle(&self) -> bool {
         let has_finished_transfers = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
-        self.running.is_empty() && self.waiting.queue.is_empty() && has_finished_transfers
+        self.running.is_empty() && self.waiting.queue.is_empty() && has_finished_transfers && self.chunked.is_none()
     }
 
     /// Adds a request to the waiting queue.
@@ -104,31 +154,17 @@ impl<'a> Scheduler<'a> {
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
     }
 
-    /// Fills `batch` with the next step after those `in_flight`. Returns false if nothing can be scheduled. `found_cached`
-    /// receives each record that is scheduled for the first time, with its cached tokens, and each record that finds
-    /// more of them after a preemption.
+    /// Fills `batch` with the next step by `rules`. Returns false if nothing can be scheduled.
     pub(super) fn schedule(
         &mut self,
+        rules: &mut dyn Rules,
         batch: &mut Batch,
         in_flight: &mut VecDeque<Box<Batch>>,
         mut found_cached: impl FnMut(u32, u32),
     ) -> bool {
         batch.clear();
-        let mut budget = self.config.max_num_batched_tokens;
-        if self.steady.num_settled > 0 && !self.has_room(budget) {
-            self.steady.unsettle(&self.running, &mut self.slots, in_flight);
-        }
-        self.steady.take_blocks(&mut self.slots, &mut self.cache);
-        budget -= self.steady.len();
-        self.schedule_running(batch, &mut budget);
-        let num_running = batch.slots.len();
-        if batch.preempted.is_empty() {
-            self.schedule_waiting(batch, &mut budget, &mut found_cached);
-        }
-        let is_step = self.steady.len() > 0 || !batch.requests.is_empty();
-        batch.is_step = is_step;
-        let in_flight = in_flight.iter().filter(|step| step.is_step).count() as u32;
-        self.offer_to_host(batch, num_running, in_flight);
+        rules.schedule(self, batch, in_flight, &mut found_cached);
+        let is_step = batch.is_step;
         for (request, slot) in batch.requests.iter().zip(&batch.slots) {
             let state = &mut self.slots[*slot as usize];
             let end = request.num_computed_tokens + request.num_scheduled_tokens;
@@ -142,34 +178,17 @@ impl<'a> Scheduler<'a> {
             state.scheduled_at = None;
         }
         let counters = &mut self.counters;
-        counters.scheduled_tokens += u64::from(self.steady.len());
+        counters.scheduled_tokens += if batch.is_alone { 0 } else { u64::from(self.steady.len()) };
         counters.steps += u64::from(is_step);
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
         counters.max_waiting = counters.max_waiting.max(self.waiting.queue.len() as u32);
         counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
-        if is_step {
+        if is_step && !batch.is_alone {
+            let in_flight = in_flight.iter().filter(|step| step.is_step).count() as u32;
             self.steady.begin_step(batch, in_flight);
         }
         is_step
-    }
-
-    /// Whether all running requests get their tokens and blocks without a preemption.
-    fn has_room(&self, mut budget: u32) -> bool {
-        let mut blocks = self.steady.num_blocks_needed();
-        if self.steady.len() > budget {
-            return false;
-        }
-        budget -= self.steady.len();
-        for slot in &self.running[self.steady.num_settled..] {
-            let state = &self.slots[*slot as usize];
-            let num_tokens = self.wanted(state, self.known(state)).min(budget);
-            if num_tokens > 0 {
-                blocks += self.cache.missing(state, state.computed + num_tokens);
-                budget -= num_tokens;
-            }
-        }
-        blocks <= self.cache.pool.num_free
     }
 
     /// Number of output tokens that a running request can use as input of its next step.
@@ -177,111 +196,32 @@ impl<'a> Scheduler<'a> {
         if self.runs_ahead { state.sampled } else { state.delivered }
     }
 
+    /// Number of tokens that a running request has still to compute for its next one; none once its last one is sampled.
+    fn left(&self, state: &Slot, known: u32) -> u32 {
+        if state.sampled >= state.num_output_tokens { 0 } else { state.num_prompt_tokens + known - state.computed }
+    }
+
     /// Number of tokens that a running request wants in the next step.
     fn wanted(&self, state: &Slot, known: u32) -> u32 {
-        if state.sampled >= state.num_output_tokens {
-            return 0;
-        }
-        self.config.scheduler.chunk(state.num_prompt_tokens + known - state.computed)
+        self.config.scheduler.chunk(self.left(state, known))
     }
 
-    fn schedule_running(&mut self, batch: &mut Batch, budget: &mut u32) {
-        let mut index = self.steady.num_settled;
-        while index < self.running.len() && *budget > 0 {
-            let slot = self.running[index];
-            let state = &self.slots[slot as usize];
-            let known = self.known(state);
-            let num_tokens = self.wanted(state, known).min(*budget);
-            if num_tokens == 0 {
-                index += 1;
-                continue;
-            }
-            if !self.make_room(slot, num_tokens, batch, budget, &mut index) {
-                break;
-            }
-            self.put(slot, num_tokens, known, batch);
-            *budget -= num_tokens;
-            index += 1;
-        }
+    /// Adds a decode of a running request.
+    fn decode(&mut self, slot: u32, known: u32, batch: &mut Batch) {
+        let state = &mut self.slots[slot as usize];
+        self.cache.grow(state, state.computed + 1);
+        self.put(slot, 1, known, batch);
     }
 
-    fn schedule_waiting(&mut self, batch: &mut Batch, budget: &mut u32, found_cached: &mut impl FnMut(u32, u32)) {
-        let mut passed = None;
-        while *budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
-            let Some((turn, slot)) = self.waiting.after(passed) else { break };
-            let state = &self.slots[slot as usize];
-            if state.delivered != state.sampled {
-                // It was preempted while one of its tokens was still in the pipeline.
-                break;
-            }
-            let Some(prefix) = self.prefix_of(slot) else {
-                self.waiting.set_aside(turn);
-                passed = Some(turn);
-                continue;
-            };
-            let free = self.free_for_admission();
-            if self.config.scheduler.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix, free) {
-                break;
-            }
-            if prefix.to_load > 0 {
-                if prefix.to_load + prefix.free_hits > free {
-                    break;
-                }
-                self.load(slot, &prefix);
-                self.waiting.set_aside(turn);
-                passed = Some(turn);
-                continue;
-            }
-            let state = &self.slots[slot as usize];
-            let Prefix { cached, held_blocks, free_hits, .. } = prefix;
-            let wanted = self.config.scheduler.chunk(state.num_tokens() - cached);
-            if !self.config.scheduler.enable_chunked_prefill && wanted > *budget {
-                break;
-            }
-            let num_tokens = wanted.min(*budget);
-            let needed = (cached + num_tokens).div_ceil(self.config.block_size);
-            let new_blocks = needed.saturating_sub(held_blocks) + self.cache.missing_states(state);
-            if new_blocks + free_hits > free {
-                break;
-            }
-            let known = state.delivered;
-            self.waiting.take(turn);
-            let state = &mut self.slots[slot as usize];
-            if state.blocks.is_empty() {
-                self.cache.use_found(state);
-            }
-            if let Some(offload) = &mut self.offload {
-                offload.admit(slot, state, cached);
-            }
-            self.cache.grow(state, cached + num_tokens);
-            state.computed = cached;
-            state.is_running = true;
-            state.admission = self.admissions;
-            self.admissions += 1;
-            batch.num_resumed += u32::from(state.was_preempted);
-            if !state.was_preempted || cached > state.lost {
-                found_cached(state.rank.record, cached - state.lost);
-            }
-            self.counters.cached_tokens += u64::from(cached);
-            self.running.push(slot);
-            self.put(slot, num_tokens, known, batch);
-            *budget -= num_tokens;
-        }
+    /// Blocks that a decode of a running request takes.
+    fn blocks_of_decode(&self, state: &Slot) -> u32 {
+        if self.left(state, self.known(state)) > 0 { self.cache.missing(state, state.computed + 1) } else { 0 }
     }
 
-    /// Free blocks that a waiting request may take: all but the watermark (vLLM 0.32, `KVCacheManager.allocate_slots`).
-    fn free_for_admission(&self) -> u32 {
-        let watermark = if self.running.is_empty() { 0.0 } else { self.config.scheduler.watermark };
-        #[expect(clippy::cast_sign_loss, reason = "a share of at least 0")]
-        let kept = (watermark * f64::from(self.config.num_gpu_blocks)) as u32;
-        self.cache.pool.num_free.saturating_sub(kept)
-    }
-
-    /// Whether all known tokens of a waiting request fit `free` blocks, as in vLLM's `can_fit_full_sequence`.
-    fn fits_whole(&self, slot: u32, prefix: &Prefix, free: u32) -> bool {
-        let state = &self.slots[slot as usize];
-        let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);
-        blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= free
+    /// Blocks that a decode of every running request takes.
+    fn blocks_of_decodes(&self) -> u32 {
+        let unsettled = self.running[self.steady.num_settled..].iter().map(|slot| &self.slots[*slot as usize]);
+        self.steady.num_blocks_needed() + unsettled.map(|state| self.blocks_of_decode(state)).sum::<u32>()
     }
 
     fn put(&mut self, slot: u32, num_tokens: u32, known: u32, batch: &mut Batch) {
@@ -293,66 +233,79 @@ impl<'a> Scheduler<'a> {
         batch.requests.push(Request::new(state.computed, num_tokens, samples));
     }
 
-    /// Allocates blocks for `num_tokens` more of a running request, preempting others if needed. Returns false if the
-    /// request itself was preempted.
-    fn make_room(
-        &mut self,
-        slot: u32,
-        num_tokens: u32,
-        batch: &mut Batch,
-        budget: &mut u32,
-        index: &mut usize,
-    ) -> bool {
-        let end = self.slots[slot as usize].computed + num_tokens;
-        loop {
-            let state = &mut self.slots[slot as usize];
-            if self.cache.missing(state, end) <= self.cache.pool.num_free {
-                self.cache.grow(state, end);
-                return true;
-            }
-            let Some(victim) = self.take_victim(batch, budget, index) else { return false };
-            batch.preempted.push(self.slots[victim as usize].rank.record);
-            self.preempt(victim);
-            if victim == slot {
-                return false;
+    /// Returns the part of a waiting request that it need not compute; `None` if it waits for a load.
+    pub(super) fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
+        let state = &mut self.slots[slot as usize];
+        if let Some(offload) = &self.offload {
+            match offload.load_of(slot) {
+                LoadProgress::UnderWay => return None,
+                LoadProgress::Ended => {
+                    self.cache.cache_shared(state, state.computed);
+                    // The last token is computed again, as the next one is sampled from it.
+                    let cached = state.computed.min(state.num_tokens() - 1);
+                    return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
+                }
+                LoadProgress::None => {}
             }
         }
+        let (hits, free_hits) = self.cache.find_cached(state);
+        let known_cached = if state.was_preempted { 0 } else { state.known_cached };
+        let cached = (hits * self.config.block_size).max(known_cached);
+        let to_load = match &mut self.offload {
+            None => 0,
+            Some(offload) => offload.lookup(slot, state, hits)?,
+        };
+        Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
     }
 
-    /// Removes the request to preempt from the running queue, and from the step if it is in it.
-    fn take_victim(&mut self, batch: &mut Batch, budget: &mut u32, index: &mut usize) -> Option<u32> {
-        if self.config.scheduler.scheduling_policy == SchedulingPolicy::Fcfs {
-            return self.running.pop();
+    /// A waiting request begins to run behind its cached prefix.
+    fn begin(&mut self, slot: u32, cached: u32, batch: &mut Batch, found_cached: &mut dyn FnMut(u32, u32)) {
+        let state = &mut self.slots[slot as usize];
+        if state.blocks.is_empty() {
+            self.cache.use_found(state);
         }
-        let rank = |slot: &u32| self.slots[*slot as usize].rank;
-        let position = (0..self.running.len()).max_by_key(|position| rank(&self.running[*position]))?;
-        let victim = self.running.remove(position);
-        if let Some(at) = self.slots[victim as usize].scheduled_at.take() {
-            let at = at as usize;
-            *budget += batch.requests.remove(at).num_scheduled_tokens;
-            batch.slots.remove(at);
-            batch.records.remove(at);
-            for later in &batch.slots[at..] {
-                let position = &mut self.slots[*later as usize].scheduled_at;
-                *position = position.map(|p| p - 1);
-            }
-            *index -= 1;
+        if let Some(offload) = &mut self.offload {
+            offload.admit(slot, state, cached);
         }
-        Some(victim)
+        state.computed = cached;
+        state.is_running = true;
+        state.admission = self.admissions;
+        self.admissions += 1;
+        batch.num_resumed += u32::from(state.was_preempted);
+        if !state.was_preempted || cached > state.lost {
+            found_cached(state.rank.record, cached - state.lost);
+        }
+        self.counters.cached_tokens += u64::from(cached);
     }
 
+    /// Gives a request that begins, or whose prompt goes on, its blocks for more tokens, and puts it into the step.
+    fn grow_and_put(&mut self, slot: u32, num_tokens: u32, batch: &mut Batch) {
+        let state = &mut self.slots[slot as usize];
+        let known = state.delivered;
+        self.cache.grow(state, state.computed + num_tokens);
+        self.put(slot, num_tokens, known, batch);
+    }
+
+    /// Puts a running request back to the queue. It may find its blocks again.
     fn preempt(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         self.cache.remember_generated(state);
         self.cache.remember_own(state);
+        let rank = state.rank;
+        self.lose(slot);
+        self.waiting.put_back(slot, rank);
+        if let Some(offload) = &mut self.offload {
+            offload.preempt(slot);
+        }
+    }
+
+    /// Takes the blocks of a request that will be computed again.
+    fn lose(&mut self, slot: u32) {
+        let state = &mut self.slots[slot as usize];
         state.lost = state.lost.max(state.computed);
         (state.computed, state.cacheable) = (0, 0);
         (state.is_running, state.was_preempted) = (false, true);
         self.cache.release(state);
-        self.waiting.put_back(slot, state.rank);
-        if let Some(offload) = &mut self.offload {
-            offload.preempt(slot);
-        }
     }
 
     /// Delivers a token of `slot` at `now_ns`. Returns its number of tokens, and the time since the token before.

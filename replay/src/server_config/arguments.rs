@@ -1,13 +1,18 @@
 //! The arguments of a server beyond those that a step depends on: the model and the GPU, the scheduler and the KV cache.
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
-use ridgepoint::arguments::{Argument, ArgumentRows, Engines, Kind, Section};
+use ridgepoint::Engine;
+use ridgepoint::arguments::{Argument, ArgumentRows, ArgumentSupport, Engines, Kind, Section};
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::other_arguments::{NOT_MODELLED, NOTED, WITHOUT_INFLUENCE};
-use crate::SCHEDULER_ARGUMENTS;
+use super::sglang_arguments::SGLANG_ARGUMENTS;
+use super::sglang_other_arguments::{SGLANG_NOT_MODELLED, SGLANG_NOTED, SGLANG_WITHOUT_INFLUENCE};
+use super::trtllm_arguments::TRTLLM_ARGUMENTS;
+use super::trtllm_other_arguments::{TRTLLM_NOT_MODELLED, TRTLLM_NOTED, TRTLLM_WITHOUT_INFLUENCE};
+use crate::{SCHEDULER_ARGUMENTS, SGLANG_SCHEDULER_ARGUMENTS, TRTLLM_SCHEDULER_ARGUMENTS};
 
 /// The model and the GPU.
 pub static SERVER_ARGUMENTS: &[Argument] = &[
@@ -34,24 +39,30 @@ pub static SERVER_ARGUMENTS: &[Argument] = &[
 static CACHE_ARGUMENTS: &[Argument] = &[
     // The model's configuration decides about activations, and both 16-bit formats are equally fast.
     Argument::new("dtype", Section::Server, "16-bit format of activations, both of which are equally fast", Kind::Name(&["auto", "half", "float16", "bfloat16"]))
+        .engines(Engines::ALL)
         .must_be("auto, half, float16 or bfloat16: others are not predicted")
         .value("FORMAT")
         .default("auto"),
     Argument::new("precision", Section::Server, "Number format of the weights of a model that is named, such as fp8", Kind::Own(precision))
+        .engines(Engines::ALL)
         .must_be(
             "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4",
         )
         .value("FORMAT")
         .default("that of the checkpoint"),
     Argument::new("quantization", Section::Server, "Method of quantisation: the checkpoint's own, or fp8 for a 16-bit checkpoint that the engine quantises as it loads", Kind::Text)
+        .engines(Engines::VLLM.and(Engines::SGLANG))
         .value("METHOD")
         .default("that of the checkpoint"),
     Argument::new("as_family", Section::Server, "Family (model_type) whose keys and layers the model's config.json has, for one of a family that is not known", Kind::Text)
+        .engines(Engines::ALL)
         .value("NAME")
         .default("that of the file"),
     Argument::new("num_gpu_blocks_override", Section::Scheduler, "Number of KV blocks; auto computes it from the memory equation even if a server file gives one", Kind::WholeOrAuto(1, u32::MAX as u64))
+        .engines(Engines::ALL)
         .alias(&["total_kv_blocks"]),
     Argument::new("kv_cache_tokens", Section::Scheduler, "Tokens of the KV cache, as the engine logs them when it starts (`GPU KV cache size`, or SGLang's max_total_num_tokens)", Kind::Tokens(1, u32::MAX as u64))
+        .engines(Engines::ALL)
         .value("TOKENS")
         .excludes(&[("num_gpu_blocks_override", "keep one")])
         .default("those of the memory equation"),
@@ -71,9 +82,9 @@ fn precision(value: &Value) -> Option<Value> {
     serde_json::to_value(MatmulFormat::parse(value.as_str()?)?).ok()
 }
 
-/// All arguments of a server, of vLLM.
-pub fn server_arguments() -> ArgumentRows {
-    let lists = [
+/// The lists of all rows, vLLM's first.
+fn lists() -> [&'static [Argument]; 17] {
+    [
         SERVER_ARGUMENTS,
         NOT_MODELLED,
         &WITHOUT_INFLUENCE,
@@ -81,6 +92,65 @@ pub fn server_arguments() -> ArgumentRows {
         DEPLOYMENT_ARGUMENTS,
         SCHEDULER_ARGUMENTS,
         CACHE_ARGUMENTS,
-    ];
-    ArgumentRows::new(&lists, Engines::VLLM)
+        SGLANG_ARGUMENTS,
+        SGLANG_SCHEDULER_ARGUMENTS,
+        SGLANG_NOT_MODELLED,
+        &SGLANG_WITHOUT_INFLUENCE,
+        SGLANG_NOTED,
+        TRTLLM_ARGUMENTS,
+        TRTLLM_SCHEDULER_ARGUMENTS,
+        TRTLLM_NOT_MODELLED,
+        &TRTLLM_WITHOUT_INFLUENCE,
+        TRTLLM_NOTED,
+    ]
+}
+
+fn all() -> impl Iterator<Item = &'static Argument> {
+    lists().into_iter().flatten()
+}
+
+/// All arguments of a server that a command has flags for: vLLM's, and the modelled ones of other engines under names of their own.
+pub fn server_arguments() -> ArgumentRows {
+    let mut rows: Vec<&Argument> = Vec::new();
+    for row in all() {
+        let is_of_vllm = row.engines.meets(Engines::VLLM);
+        let is_new = || row.support == ArgumentSupport::Modelled && !rows.iter().any(|other| other.is_named(row.name));
+        if is_of_vllm || is_new() {
+            rows.push(row);
+        }
+    }
+    ArgumentRows::of(rows)
+}
+
+/// The arguments of a server of an engine: its own, and vLLM's names of fields that it has, too.
+pub fn arguments_of(engine: &Engine) -> ArgumentRows {
+    let own = Engines::of(engine);
+    let mut rows: Vec<&Argument> = all().filter(|row| row.engines.meets(own)).collect();
+    let num_own = rows.len();
+    for row in all().filter(|row| row.engines == Engines::VLLM && own != Engines::VLLM) {
+        let known = rows.get(..num_own).unwrap_or_default();
+        let has_field = known.iter().any(|of| of.support == ArgumentSupport::Modelled && of.sets == row.sets);
+        let is_taken = known.iter().any(|of| of.is_named(row.name) || row.aliases.iter().any(|name| of.is_named(name)));
+        if has_field && !is_taken && row.support == ArgumentSupport::Modelled {
+            rows.push(row);
+        }
+    }
+    ArgumentRows::of(rows)
+}
+
+/// Moves arguments of other engines out of `map`, and says what is wrong with them.
+pub(super) fn take_foreign(map: &mut Map<String, Value>, engine: &Engine) -> Vec<String> {
+    let own = arguments_of(engine);
+    let mut problems = Vec::new();
+    map.retain(|key, value| {
+        let name = key.trim_start_matches('-').replace('-', "_").to_lowercase();
+        let foreign = || all().find(|row| row.is_named(&name) && row.support == ArgumentSupport::Modelled);
+        let Some(row) = foreign().filter(|_| !value.is_null() && own.name_of(key).is_none()) else { return true };
+        let (named, engines) = (engine.name(), row.engines.names().join(" and "));
+        problems.push(format!(
+            "{name} is an argument of {engines}, which {named} does not have: leave it out, or name the engine that has it"
+        ));
+        false
+    });
+    problems
 }

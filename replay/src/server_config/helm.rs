@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use ridgepoint::Engine;
+
 use super::launch_text::{Launched, arguments, words_of};
 
 /// llm-d's names of the parallel sizes of a pool.
@@ -31,7 +33,11 @@ fn production_stack(map: &Map<String, Value>) -> Option<Launched> {
     let more = config.and_then(|config| config.get("extraArgs")).map(words_of).unwrap_or_default();
     found.extend(arguments(more));
     let replicas = map.get("replicaCount").and_then(Value::as_u64).filter(|count| *count > 1);
-    Some(Launched { arguments: found, notes: replicas.map(of_replicas).into_iter().collect() })
+    Some(Launched {
+        arguments: found,
+        notes: replicas.map(of_replicas).into_iter().collect(),
+        engine: Engine::default(),
+    })
 }
 
 /// `modelArtifacts` with the pool `decode`. A pool `prefill` beside it would be disaggregated, which is not modelled.
@@ -55,7 +61,7 @@ fn modelservice(map: &Map<String, Value>) -> Option<Launched> {
     let prefill =
         prefill.map(|_| "prefill: is not modelled; the server is one of decode, which takes prompts itself".to_owned());
     let replicas = decode.get("replicas").and_then(Value::as_u64).filter(|count| *count > 1).map(of_replicas);
-    Some(Launched { arguments: found, notes: prefill.into_iter().chain(replicas).collect() })
+    Some(Launched { arguments: found, notes: prefill.into_iter().chain(replicas).collect(), engine: Engine::default() })
 }
 
 fn of_replicas(count: u64) -> String {

@@ -1,27 +1,25 @@
-//! The arguments of a server in the text that starts it: a line of `vllm serve`, a script, a compose file, a Kubernetes manifest or Helm values.
+//! The arguments of a server in the text that starts it: a line of `vllm serve`, `sglang.launch_server` or `trtllm-serve`, a script, a compose file, a Kubernetes manifest or Helm values.
 
+use ridgepoint::Engine;
 use serde_json::{Map, Value};
 
 use super::helm::in_values;
 use super::shell_variables::ShellVariables;
 
-/// What starts a server.
-const STARTS: [&str; 3] = ["vllm serve", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"];
-
-/// What starts servers whose arguments are not read, with the engine's name and its name in `--engine`.
-const OTHER_STARTS: [(&str, &str, &str); 3] = [
-    ("sglang.launch_server", "SGLang", "sglang"),
-    ("sglang serve", "SGLang", "sglang"),
-    ("trtllm-serve", "TensorRT-LLM", "trtllm"),
+/// What starts a server, with the engine.
+const STARTS: [(&str, &str); 7] = [
+    ("vllm serve", "vllm"),
+    ("vllm.entrypoints.openai.api_server", "vllm"),
+    ("vllm.entrypoints.api_server", "vllm"),
+    ("sglang.launch_server", "sglang"),
+    ("sglang serve", "sglang"),
+    ("trtllm-serve serve", "trtllm"),
+    ("trtllm-serve", "trtllm"),
 ];
 
-/// What to give instead of a text that starts a server of another engine.
-pub(super) fn of_another_engine(text: &str) -> Option<String> {
-    let (start, name, engine) = OTHER_STARTS.into_iter().find(|(start, ..)| text.contains(start))?;
-    Some(format!(
-        "starts {name} ({start}), whose arguments are not read: give the same model, sizes and limits as vLLM's, 'vllm serve NAME -tp N', \
-         and its kernels with the engine {engine}"
-    ))
+/// The place behind what starts a server in a text, and the engine.
+fn start_in(text: &str) -> Option<(usize, Engine)> {
+    STARTS.iter().find_map(|(start, engine)| Some((text.find(start)? + start.len(), Engine::parse(engine, None)?)))
 }
 
 /// A server that a text starts.
@@ -31,6 +29,8 @@ pub(super) struct Launched {
     pub arguments: Map<String, Value>,
     /// Remarks.
     pub notes: Vec<String>,
+    /// The engine.
+    pub engine: Engine,
 }
 
 /// Returns the first server that a script or a line starts; `None` of a text that starts none.
@@ -39,14 +39,18 @@ pub(super) fn in_script(text: &str) -> Option<Launched> {
     let mut variables = ShellVariables::default();
     let line = joined.lines().map(without_comment).find(|line| {
         variables.take(line);
-        STARTS.iter().any(|start| line.contains(start))
+        start_in(line).is_some()
     })?;
     let line = variables.put_into(line);
-    let start = STARTS.iter().find_map(|start| Some(line.find(start)? + start.len()))?;
+    let (start, engine) = start_in(&line)?;
     let command = line.get(start..)?;
     // A shell ends the command here.
     let end = [" &", " |", "; ", " > ", " >> ", " 2>"].iter().filter_map(|end| command.find(end)).min();
-    Some(Launched { arguments: arguments(words(command.get(..end.unwrap_or(command.len()))?)), notes: Vec::new() })
+    Some(Launched {
+        arguments: arguments(words(command.get(..end.unwrap_or(command.len()))?)),
+        notes: Vec::new(),
+        engine,
+    })
 }
 
 /// Returns the first server whose command a manifest holds: a map with `command` or `args` of flags, or Helm values of a model, at whatever
@@ -78,20 +82,24 @@ fn of_command(words: &[String]) -> Option<Launched> {
     if words.is_empty() {
         return None;
     }
-    let text = words.join(" ");
-    if STARTS.iter().any(|start| text.contains(start)) {
+    if let Some((_, engine)) = start_in(&words.join(" ")) {
         // A shell's script is one word.
-        let script = words.iter().find(|word| word.contains(' ') && STARTS.iter().any(|start| word.contains(start)));
+        let script = words.iter().find(|word| word.contains(' ') && start_in(word).is_some());
         return match script {
             Some(script) => in_script(script),
             None => {
-                let at = words.iter().position(|word| word == "serve" || STARTS.contains(&word.as_str()))?;
-                Some(Launched { arguments: arguments(words.get(at + 1..)?.to_vec()), notes: Vec::new() })
+                let at = words.iter().position(|word| word == "serve" || start_in(word).is_some())?;
+                let at = if words.get(at + 1).is_some_and(|next| next == "serve") { at + 1 } else { at };
+                Some(Launched { arguments: arguments(words.get(at + 1..)?.to_vec()), notes: Vec::new(), engine })
             }
         };
     }
     let is_model = |word: &String| word == "--model" || word.starts_with("--model=");
-    words.iter().any(is_model).then(|| Launched { arguments: arguments(words.to_vec()), notes: Vec::new() })
+    words.iter().any(is_model).then(|| Launched {
+        arguments: arguments(words.to_vec()),
+        notes: Vec::new(),
+        engine: Engine::default(),
+    })
 }
 
 pub(super) fn words_of(value: &Value) -> Vec<String> {

@@ -5,17 +5,24 @@
 mod arguments;
 mod disk;
 mod engine_log;
+#[cfg(test)]
+mod engines_tests;
 mod helm;
 mod launch_text;
 mod offload;
 mod other_arguments;
 mod read;
+mod refused;
+mod sglang_arguments;
+mod sglang_other_arguments;
 mod shell_variables;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod trtllm_arguments;
+mod trtllm_other_arguments;
 
-pub use arguments::server_arguments;
+pub use arguments::{arguments_of, server_arguments};
 pub use disk::KvDiskTier;
 pub use engine_log::EngineLog;
 pub use launch_text::words as launch_words;
@@ -39,16 +46,10 @@ use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Error, Result};
 use serde_json::{Map, Value};
 
-use crate::{EngineConfig, SchedulerOptions, find_hardware};
+use crate::{EngineConfig, EngineRules, SchedulerOptions, SglangOptions, TrtllmOptions, find_hardware};
 
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
-/// Tokens of a KV block that vLLM takes.
-///
-/// # Source
-/// vLLM 0.15, `BlockSize` (`vllm/config/cache.py`).
-const BLOCK_SIZES: [u32; 7] = [1, 8, 16, 32, 64, 128, 256];
-
 /// A server, as its file describes it.
 ///
 /// # Keys
@@ -80,6 +81,12 @@ pub struct ServerConfig {
     pub as_family: Option<String>,
     /// Arguments of the scheduler.
     pub scheduler: SchedulerOptions,
+    /// Arguments that only SGLang's scheduler has.
+    pub sglang: SglangOptions,
+    /// Arguments that only TensorRT-LLM's scheduler has.
+    pub trtllm: TrtllmOptions,
+    /// The engine that a launch command starts; `None` of other texts.
+    pub engine: Option<ridgepoint::Engine>,
     /// vLLM's method of quantisation; `None` takes the checkpoint's.
     pub quantization: Option<String>,
     /// Names of the arguments that were given; the others have their defaults.
@@ -101,6 +108,8 @@ pub struct ServerConfig {
 /// Arguments beside those of a server's own text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beside {
+    /// The engine whose arguments these are, unless the text starts a server of another.
+    pub engine: ridgepoint::Engine,
     /// Taken instead of the text's. A model here discards the text's precision, which is that of its own model.
     pub over: Map<String, Value>,
     /// Taken where neither the text nor `over` has them, as what the server's log says ([`EngineLog::arguments`]).
@@ -136,6 +145,9 @@ impl ServerConfig {
             quantization: None,
             as_family: None,
             scheduler: SchedulerOptions::default(),
+            sglang: SglangOptions::default(),
+            trtllm: TrtllmOptions::default(),
+            engine: None,
             given: BTreeSet::new(),
             num_gpu_blocks_override: None,
             kv_cache_tokens: None,
@@ -186,6 +198,22 @@ impl ServerConfig {
     /// The `ErrorKind::Invalid` of [`ServerConfig::parse`].
     pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
         Self::from_values_with(origin, values, &Beside::default())
+    }
+
+    /// Returns the engine that the text of this server starts, or `engine` where it starts none or that one.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` if `engine` names another one.
+    pub fn engine_or(&self, engine: &ridgepoint::Engine) -> Result<ridgepoint::Engine> {
+        match &self.engine {
+            Some(own) if own.name() == engine.name() => Ok(engine.clone()),
+            Some(own) if *engine == ridgepoint::Engine::default() => Ok(own.clone()),
+            Some(own) => {
+                let problem = format!("starts {own}, and the engine is {engine}: give --engine {}", own.name());
+                Err(Error::invalid(self.origin.clone(), vec![problem]))
+            }
+            None => Ok(engine.clone()),
+        }
     }
 
     /// [`ServerConfig::from_values`] with the arguments beside the values.
@@ -262,12 +290,27 @@ impl ServerConfig {
     /// has room for the longest prompt.
     pub fn deployment_on(&self, model: &Model, hardware: &Hardware, engine: &ridgepoint::Engine) -> Deployment {
         let mut deployment = self.deployment.clone().on(&self.given, engine, hardware);
-        if !self.scheduler.enable_chunked_prefill && !self.given.contains("max_num_batched_tokens") {
+        if engine.is_vllm() && !self.scheduler.enable_chunked_prefill && !self.given.contains("max_num_batched_tokens")
+        {
             let longest = deployment.max_model_len.map_or(model.max_position_embeddings, u64::from);
             let longest = u32::try_from(longest).unwrap_or(u32::MAX);
             deployment.max_num_batched_tokens = deployment.max_num_batched_tokens.max(longest);
         }
+        if engine.is_sglang() {
+            let chunk = self.rules_on(engine, hardware, &mut Vec::new()).most_prefill_tokens();
+            deployment.take_sglang_limits(&self.given, hardware, chunk);
+        }
         deployment
+    }
+
+    /// Returns the rules of an engine, with the arguments that this server gives its scheduler.
+    fn rules_on(&self, engine: &ridgepoint::Engine, hardware: &Hardware, notes: &mut Vec<String>) -> EngineRules {
+        let on = ServedOn { engine, hardware };
+        match engine.name() {
+            "sglang" => EngineRules::Sglang(self.sglang.with_ruled_defaults(&self.given, &on, notes)),
+            "trtllm" => EngineRules::Trtllm(self.trtllm),
+            _ => EngineRules::Vllm,
+        }
     }
 
     /// Returns this server with a deployment whose arguments all count as given.
@@ -289,14 +332,14 @@ impl ServerConfig {
         hardware: &Hardware,
         kernels: &ridgepoint::Engine,
     ) -> Result<ServedEngine> {
-        let kernels = &engine_on(kernels, hardware);
+        let kernels = &engine_on(&self.engine_or(kernels)?, hardware);
         let mut notes = Vec::new();
         let deployment = self.deployment_on(model, hardware, kernels);
         let blocks_are_given = self.num_gpu_blocks_override.is_some() || self.kv_cache_tokens.is_some();
-        let capacity = match blocks_are_given {
-            true => KvCapacity::estimate(model, hardware, &deployment, kernels)?,
-            false => KvCapacity::for_engine(model, hardware, &deployment, kernels)?,
-        };
+        let estimate = KvCapacity::estimate(model, hardware, &deployment, kernels)?;
+        // SGLang starts with a cache of less than its longest context, and refuses longer requests.
+        let starts = blocks_are_given || (kernels.is_sglang() && estimate.usable_tokens() > 0);
+        let capacity = if starts { estimate } else { KvCapacity::for_engine(model, hardware, &deployment, kernels)? };
         let of_tokens = self.kv_cache_tokens.map(|tokens| capacity.blocks_of_logged(tokens));
         let num_gpu_blocks = self.num_gpu_blocks_override.or(of_tokens).unwrap_or(capacity.pool_blocks);
         if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.pool_blocks) {
@@ -312,7 +355,9 @@ impl ServerConfig {
         if !blocks_are_given {
             notes.extend(capacity.barely_fits());
         }
-        notes.extend(refused_by_vllm(&deployment));
+        if kernels.is_vllm() {
+            notes.extend(refused::by_vllm(&deployment));
+        }
         let defaults = EngineConfig::with_capacity(&deployment, &capacity);
         let mut config = EngineConfig {
             num_gpu_blocks,
@@ -321,9 +366,13 @@ impl ServerConfig {
                 &ServedOn { engine: kernels, hardware },
                 &mut notes,
             ),
+            rules: self.rules_on(kernels, hardware, &mut notes),
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &deployment)).transpose()?,
             ..defaults
         };
+        if kernels.is_sglang() {
+            notes.extend(config.shorten_context());
+        }
         let kv_transfers = self.measured_transfers()?;
         if let Some(transfers) = kv_transfers {
             transfers::share_links(config.kv_offload.as_mut(), &transfers, &mut notes);
@@ -341,19 +390,4 @@ impl ServerConfig {
         config.validate().map_err(|error| error.of(&self.origin))?;
         Ok(ServedEngine { deployment, config, capacity, blocks_are_given, kv_transfers, notes })
     }
-}
-
-/// Remarks on arguments with which vLLM does not start.
-///
-/// # Source
-/// vLLM 0.15, `SchedulerConfig.verify_max_model_len` (`vllm/config/scheduler.py`), for the limits of a step.
-fn refused_by_vllm(deployment: &Deployment) -> impl Iterator<Item = String> {
-    let Deployment { max_num_batched_tokens: tokens, max_num_seqs: requests, block_size, .. } = *deployment;
-    let budget = (tokens < requests)
-        .then(|| format!("vLLM refuses max_num_batched_tokens = {tokens} that is less than max_num_seqs = {requests}"));
-    let block = (!BLOCK_SIZES.contains(&block_size)).then(|| {
-        let known = BLOCK_SIZES.map(|size| size.to_string()).join(", ");
-        format!("vLLM refuses block_size = {block_size}: it takes one of {known}")
-    });
-    budget.into_iter().chain(block)
 }

@@ -1,27 +1,26 @@
 //! Reads the text of a server's file into a checked [`ServerConfig`]; one error lists all problems.
 
+use std::path::Path;
+
 use ridgepoint::arguments::Given;
-use ridgepoint::input::{Keys, Log, check};
+use ridgepoint::input::{FileKind, Keys, Log, check, read_text};
 use ridgepoint::unstable::error::cut;
 use ridgepoint::{Deployment, Error, Result};
 use serde_json::{Map, Value};
 
-use super::arguments::server_arguments;
-use super::launch_text::{Launched, in_manifest, in_script, of_another_engine};
+use super::arguments::{arguments_of, take_foreign};
+use super::launch_text::{Launched, in_manifest, in_script};
 use super::shell_variables::variable_of;
+use super::trtllm_arguments::with_dotted_keys;
 use super::{Beside, KvOffloading, KvTransfersSource, ServerConfig};
-use crate::SchedulerOptions;
 use crate::input::parse_yaml;
+use crate::{SchedulerOptions, SglangOptions, TrtllmOptions};
 
 pub(super) fn parse(origin: &str, text: &str, beside: &Beside) -> Result<ServerConfig> {
     let value = match (in_script(text), parse_yaml(origin, text)) {
         (Some(launched), value) if value.as_ref().map_or(true, is_script) => {
             return of_launch(origin, launched, beside);
         }
-        (None, value) if value.as_ref().map_or(true, is_script) => match of_another_engine(text) {
-            Some(message) => return Err(Error::parse(origin, message)),
-            None => value?,
-        },
         (_, value) => value?,
     };
     match value {
@@ -42,9 +41,51 @@ fn is_script(yaml: &Value) -> bool {
     }
 }
 
+/// Flags of a file with more arguments, of all engines.
+const FILES: [&str; 2] = ["config", "extra_llm_api_options"];
+
+/// Takes the file of arguments that a command names, and reads it: vLLM's and SGLang's give what the command does not, TensorRT-LLM's
+/// comes before the command. A path is relative to the current folder, or to that of the command's file.
+///
+/// # Errors
+/// A file that cannot be read, or is not YAML of keys and values.
+fn with_file(origin: &str, launched: &mut Launched) -> Result<()> {
+    let is_file = |key: &String| FILES.contains(&key.replace('-', "_").as_str());
+    let Some(key) = launched.arguments.keys().find(|key| is_file(key)).cloned() else { return Ok(()) };
+    let Some(Value::String(name)) = launched.arguments.remove(&key) else { return Ok(()) };
+    if let Some(variable) = variable_of(&name) {
+        let problem = format!("{key} = {} has the shell variable {variable}: write the path of the file", cut(&name));
+        return Err(Error::invalid(origin, vec![problem]));
+    }
+    let path = Path::new(&name);
+    let beside = Path::new(origin).parent().map(|folder| folder.join(path));
+    let path = beside.filter(|beside| !path.exists() && beside.exists()).unwrap_or_else(|| path.to_owned());
+    let text = read_text(FileKind::ServerConfig, &path)?;
+    let found = match parse_yaml(&path.display().to_string(), &text)? {
+        Value::Object(map) => map,
+        Value::Null => Map::new(),
+        _ => {
+            return Err(Error::parse(
+                path.display().to_string(),
+                "must be keys with values, as in `max_batch_size: 512`",
+            ));
+        }
+    };
+    let rows = arguments_of(&launched.engine);
+    let of_line = std::mem::take(&mut launched.arguments);
+    let is_trtllm = launched.engine.is_trtllm();
+    let found = if is_trtllm { with_dotted_keys(&found) } else { found };
+    let (first, second) = if is_trtllm { (found, of_line) } else { (of_line, found) };
+    launched.arguments = rows.without(&second, &first);
+    launched.arguments.extend(first);
+    Ok(())
+}
+
 /// Reads the arguments of the command that starts a server.
-fn of_launch(origin: &str, launched: Launched, beside: &Beside) -> Result<ServerConfig> {
-    let rows = server_arguments();
+fn of_launch(origin: &str, mut launched: Launched, beside: &Beside) -> Result<ServerConfig> {
+    with_file(origin, &mut launched)?;
+    let rows = arguments_of(&launched.engine);
+    let beside = &Beside { engine: launched.engine.clone(), ..beside.clone() };
     let whole = |name: String| match rows.name_of(&name) {
         None => rows.name_of_flag(&name).map_or(name, str::to_owned),
         Some(_) => name,
@@ -63,13 +104,15 @@ fn of_launch(origin: &str, launched: Launched, beside: &Beside) -> Result<Server
     check(origin, unset.collect())?;
     let mut server = from_map(origin, &arguments, beside)?;
     server.notes.extend(launched.notes);
+    server.engine = Some(launched.engine);
     Ok(server)
 }
 
 /// Reads the arguments of `map` and those beside it.
 pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) -> Result<ServerConfig> {
     let (log, over) = (Log::default(), &beside.over);
-    let rows = server_arguments();
+    let map = &if beside.engine.is_trtllm() { with_dotted_keys(map) } else { map.clone() };
+    let rows = arguments_of(&beside.engine);
     let mut map = rows.without(map, over);
     for (replaced, by) in [("cpu_offload", "cpu_offload_gb"), ("precision", "model"), ("as_family", "model")] {
         if rows.names(over).any(|name| name == by) {
@@ -85,6 +128,7 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) 
         under.remove("num_gpu_blocks_override");
     }
     map.extend(under);
+    take_foreign(&mut map, &beside.engine).into_iter().for_each(|problem| log.problem(problem));
     let given = rows.read("", &map, &log);
     let server = read(origin, &given, &log);
     let (mut server, notes) = log.finish(origin, server)?;
@@ -96,6 +140,7 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) 
 fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
     let keys = given.keys(log);
     let mut deployment = Deployment::checked(given, log);
+    share_attention(given, &keys, &mut deployment);
     deployment.cpu_offload_gb = cpu_offload_gb(&keys, deployment.cpu_offload_gb);
     let (kv_offloading, kv_transfers) = (KvOffloading::read(given, &keys), KvTransfersSource::read(&keys));
     let (model, hardware): (Option<String>, Option<String>) = (given.get("model"), given.get("hardware"));
@@ -106,6 +151,8 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
         quantization: given.get("quantization"),
         as_family: given.get("as_family"),
         scheduler: SchedulerOptions::from_given(given),
+        sglang: SglangOptions::from_given(given),
+        trtllm: TrtllmOptions::from_given(given),
         given: given.values().keys().cloned().collect(),
         num_gpu_blocks_override: given.get("num_gpu_blocks_override"),
         kv_cache_tokens: given.get("kv_cache_tokens"),
@@ -113,6 +160,32 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
         kv_transfers,
         ..server
     })
+}
+
+/// Divides the GPUs that share every layer into replicas of the attention part, as SGLang's and TensorRT-LLM's switches do.
+///
+/// # Source
+/// SGLang 0.5.9, `compute_dp_attention_world_info` (`layers/dp_attention.py`), which divides `max_running_requests`, too; TensorRT-LLM 1.2,
+/// `Mapping.enable_attention_dp`.
+fn share_attention(given: &Given, keys: &Keys<'_>, deployment: &mut Deployment) {
+    let gpus = deployment.tensor_parallel_size;
+    if given.get("enable_attention_dp") == Some(true) {
+        (deployment.tensor_parallel_size, deployment.data_parallel_size) = (1, gpus);
+    }
+    if given.get("enable_dp_attention") == Some(true) {
+        let replicas = deployment.data_parallel_size;
+        if !gpus.is_multiple_of(replicas) {
+            keys.problem(
+                "enable_dp_attention",
+                format_args!("divides tp_size = {gpus} by dp_size = {replicas}: give sizes that divide"),
+            );
+            return;
+        }
+        deployment.tensor_parallel_size = gpus / replicas;
+        if given.has("max_num_seqs") {
+            deployment.max_num_seqs = (deployment.max_num_seqs / replicas).max(1);
+        }
+    }
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{Segment, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, SchedulerOptions, SchedulingPolicy};
+use ridgepoint_replay::{EngineConfig, EngineRules, SchedulerOptions, SchedulingPolicy};
 
 /// An engine, its delays, and what is sent to it.
 #[derive(Debug, Clone)]
@@ -67,6 +67,7 @@ pub fn config(
                 ..SchedulerOptions::default()
             },
             pipeline_parallel_size: stages,
+            rules: EngineRules::Vllm,
             kv_offload: None,
         };
         (config, number)

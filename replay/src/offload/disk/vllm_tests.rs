@@ -1,7 +1,9 @@
 //! The tiers of host and disk against vLLM's own manager: `tests/fixtures/vllm_tiering/` has random calls to it, what they returned, and
 //! the script that wrote them. `RIDGEPOINT_TIERING_CALLS` names another file of the kind.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+
+use flate2::read::GzDecoder;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -155,10 +157,12 @@ impl Tiers {
 
 #[test]
 fn every_look_up_and_eviction_is_the_one_of_vllms_manager() {
-    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/vllm_tiering/cases.jsonl");
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/vllm_tiering/cases.jsonl.gz");
     let path = std::env::var("RIDGEPOINT_TIERING_CALLS").unwrap_or_else(|_| committed.to_owned());
     let (mut cases, mut calls, mut reads, mut pending) = (0, 0, 0, 0);
-    for (number, line) in (1..).zip(BufReader::new(std::fs::File::open(&path).unwrap()).lines()) {
+    let file = std::fs::File::open(&path).unwrap();
+    let text: Box<dyn Read> = if path.ends_with(".gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    for (number, line) in (1..).zip(BufReader::new(text).lines()) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();
         let mut tiers = Tiers::new(case.num_cpu_blocks);
         for (at, call) in case.calls.iter().enumerate() {

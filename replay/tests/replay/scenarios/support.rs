@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ridgepoint::latency::{FixedLatency, LatencyModel};
 use ridgepoint_replay::workload::{Segment, Workload, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Replay, SchedulerOptions, replay};
+use ridgepoint_replay::{EngineConfig, EngineRules, Replay, SchedulerOptions, replay};
 
 use crate::common::{Recorder, SeenStep};
 use crate::loads::Listed;
@@ -66,6 +66,7 @@ pub fn engine() -> EngineConfig {
         num_gpu_blocks: 65,
         scheduler: SchedulerOptions::default(),
         pipeline_parallel_size: 1,
+        rules: EngineRules::Vllm,
         kv_offload: None,
     }
 }

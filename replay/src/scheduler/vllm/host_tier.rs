@@ -1,48 +1,10 @@
 //! The scheduler's part in the host's tier of KV blocks: the look-up of waiting requests, and the blocks that steps offer.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots and records within its lists")]
-#![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
-use super::super::batch::Batch;
-use super::super::offload::LoadProgress;
-use super::Scheduler;
-
-/// The part of a waiting request that it need not compute.
-pub(super) struct Prefix {
-    /// Tokens of it that the GPU holds.
-    pub(super) cached: u32,
-    /// Blocks of these, and how many of them are free.
-    pub(super) held_blocks: u32,
-    pub(super) free_hits: u32,
-    /// Blocks behind them that the host holds.
-    pub(super) to_load: u32,
-}
+use super::super::super::batch::Batch;
+use super::super::{Prefix, Scheduler};
 
 impl Scheduler<'_> {
-    /// Returns the part of a waiting request that it need not compute; `None` if it waits for a load.
-    pub(super) fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
-        let state = &mut self.slots[slot as usize];
-        if let Some(offload) = &self.offload {
-            match offload.load_of(slot) {
-                LoadProgress::UnderWay => return None,
-                LoadProgress::Ended => {
-                    self.cache.cache_shared(state, state.computed);
-                    // The last token is computed again, as the next one is sampled from it.
-                    let cached = state.computed.min(state.num_tokens() - 1);
-                    return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
-                }
-                LoadProgress::None => {}
-            }
-        }
-        let (hits, free_hits) = self.cache.find_cached(state);
-        let known_cached = if state.was_preempted { 0 } else { state.known_cached };
-        let cached = (hits * self.config.block_size).max(known_cached);
-        let to_load = match &mut self.offload {
-            None => 0,
-            Some(offload) => offload.lookup(slot, state, hits)?,
-        };
-        Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
-    }
-
     /// Gives a request blocks for what the host holds of it, and begins to load them.
     pub(super) fn load(&mut self, slot: u32, prefix: &Prefix) {
         let state = &mut self.slots[slot as usize];

@@ -1,0 +1,279 @@
+//! One round of SGLang's scheduler: prompts first and alone, then decodes.
+//!
+//! Mirrors `Scheduler.get_next_batch_to_run` (`managers/scheduler.py`), `PrefillAdder` (`managers/schedule_policy.py`) and
+//! `ScheduleBatch.retract_decode` (`managers/schedule_batch.py`) of 0.5.9, first come first served, without speculation.
+//!
+//! # Approximations
+//! - A request that ends has no row in the step behind its last one. Up to 0.5.18, overlapped scheduling gives it one.
+//! - A retracted request's blocks may still be found in the prefix cache.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
+
+mod adder;
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use adder::{Candidate, PrefillAdder, RequestLengths, Stop};
+
+use super::super::batch::Batch;
+use super::super::slot::Slot;
+use super::{Rules, Scheduler};
+use crate::workload::WorkloadRequest;
+use crate::{EngineConfig, SglangOptions};
+
+/// Share of the output tokens that is kept at first, the least share of that, and the decode steps from one to the other.
+const FIRST_RATIO: f64 = 0.7;
+const LEAST_RATIO_SHARE: f64 = 0.14;
+const DECAY_STEPS: f64 = 600.0;
+/// Decode steps that fit after a retraction.
+const STEPS_AFTER_RETRACTION: u64 = 20;
+
+/// SGLang's rules, and what they remember between rounds.
+#[derive(Debug)]
+pub(super) struct Sglang {
+    options: SglangOptions,
+    /// Share of the output tokens still to come that admission keeps KV cache for.
+    new_token_ratio: f64,
+    /// Nothing is admitted until a decode step has seen a request end.
+    is_full: bool,
+    has_ended: bool,
+    /// Rounds since new requests were taken.
+    rounds: u32,
+}
+
+impl Rules for Sglang {
+    fn schedule(
+        &mut self,
+        of: &mut Scheduler<'_>,
+        batch: &mut Batch,
+        in_flight: &mut VecDeque<Box<Batch>>,
+        found_cached: &mut dyn FnMut(u32, u32),
+    ) {
+        if of.running.is_empty() {
+            self.is_full = false;
+            if of.waiting.queue.is_empty() && of.chunked.is_none() {
+                self.new_token_ratio = self.first_ratio();
+            }
+        }
+        let tries = of.chunked.is_some() || (!self.is_full && !of.waiting.queue.is_empty());
+        if tries {
+            let decodes = u32::try_from(of.running.len()).unwrap_or(u32::MAX);
+            let mixes = self.options.enable_mixed_chunk && of.blocks_of_decodes() <= of.cache.pool.num_free;
+            let decodes = if mixes { decodes } else { 0 };
+            self.add_prompts(of, decodes, batch, found_cached);
+            if !batch.requests.is_empty() {
+                batch.is_alone = decodes == 0;
+                batch.is_step = true;
+                self.rounds = u32::MAX;
+                if decodes > 0 {
+                    let prompts = batch.requests.len();
+                    of.decode_all(batch);
+                    // As requests run: those that have their prompts come first.
+                    batch.requests.rotate_left(prompts);
+                    batch.slots.rotate_left(prompts);
+                    batch.records.rotate_left(prompts);
+                }
+                return;
+            }
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        if self.has_ended {
+            (self.has_ended, self.is_full) = (false, false);
+        }
+        if of.running.is_empty() {
+            return;
+        }
+        if of.blocks_of_decodes() > of.cache.pool.num_free {
+            of.steady.unsettle(&of.running, &mut of.slots, in_flight);
+            self.retract(of, batch);
+        } else {
+            self.decay();
+        }
+        of.decode_all(batch);
+        batch.is_step = of.steady.len() > 0 || !batch.requests.is_empty();
+    }
+
+    /// New requests are taken in some rounds alone (`recv_skipper`). An idle engine takes them at once.
+    fn receives(&mut self, schedules_next: bool, is_idle: bool) -> bool {
+        let receives = schedules_next && (is_idle || self.rounds >= self.options.scheduler_recv_interval);
+        if receives {
+            self.rounds = 0;
+        }
+        receives
+    }
+
+    /// Whether a request is admitted beside none, also after it was retracted before its last token.
+    fn admits(&self, config: &EngineConfig, request: &WorkloadRequest) -> bool {
+        let page = config.block_size;
+        let capacity = u64::from(config.usable_blocks()) * u64::from(page);
+        [0, request.num_output_tokens.saturating_sub(1)].into_iter().all(|output| {
+            let mut adder = PrefillAdder::new((page, capacity), Vec::new(), 1.0, (u32::MAX, None), 0);
+            let lengths = RequestLengths {
+                prompt: request.num_prompt_tokens,
+                max_new: request.num_output_tokens,
+                output,
+                ignore_eos: self.options.ignore_eos,
+            };
+            let candidate = Candidate { lengths, extend: lengths.prompt + output, newly_locked: 0 };
+            adder.add(candidate, config.scheduler.enable_prefix_caching).tokens > 0
+        })
+    }
+
+    /// A request that ends with its prompt leaves the step of prompts. Of one that ends later, the next round of decodes learns.
+    fn ended(&mut self, request: &Slot) {
+        if request.num_output_tokens == 1 {
+            self.is_full = false;
+        } else {
+            self.has_ended = true;
+        }
+    }
+}
+
+impl Sglang {
+    pub(super) fn new(options: SglangOptions) -> Self {
+        let mut rules = Sglang { options, new_token_ratio: 0.0, is_full: false, has_ended: false, rounds: 0 };
+        rules.new_token_ratio = rules.first_ratio();
+        rules
+    }
+
+    fn first_ratio(&self) -> f64 {
+        (FIRST_RATIO * self.options.schedule_conservativeness).min(1.0)
+    }
+
+    fn decay(&mut self) {
+        let first = self.first_ratio();
+        let least = LEAST_RATIO_SHARE * first;
+        self.new_token_ratio = (self.new_token_ratio - (first - least) / DECAY_STEPS).max(least);
+    }
+
+    /// The lengths of a request, with the output tokens that steady decodes have brought it.
+    fn lengths(&self, of: &Scheduler<'_>, slot: u32) -> RequestLengths {
+        let state = &of.slots[slot as usize];
+        RequestLengths {
+            prompt: state.num_prompt_tokens,
+            max_new: state.num_output_tokens,
+            output: state.delivered + of.steady.delivered_of(state),
+            ignore_eos: self.options.ignore_eos,
+        }
+    }
+
+    /// Adds the prompts of a round: the next chunk of the request that is computed in chunks, then waiting requests. `decodes` are in the
+    /// same step.
+    fn add_prompts(
+        &mut self,
+        of: &mut Scheduler<'_>,
+        decodes: u32,
+        batch: &mut Batch,
+        found_cached: &mut dyn FnMut(u32, u32),
+    ) {
+        let page = of.config.block_size;
+        let running = of.running.iter().map(|slot| self.lengths(of, *slot)).collect();
+        let blocks_of_decodes = if decodes > 0 { of.blocks_of_decodes() } else { 0 };
+        let free_blocks = of.cache.pool.num_free;
+        let limits = (self.options.max_prefill_tokens, self.options.chunk());
+        let free = u64::from(free_blocks) * u64::from(page);
+        let mut adder = PrefillAdder::new((page, free), running, self.new_token_ratio, limits, decodes);
+        let num_running = of.running.len();
+        if let Some(slot) = of.chunked {
+            let extend = of.slots[slot as usize].num_tokens() - of.slots[slot as usize].computed;
+            let most = of.most_tokens(slot).min(extend);
+            if most == 0 {
+                return;
+            }
+            let tokens = adder.add_chunked(self.lengths(of, slot), extend).min(most);
+            of.grow_and_put(slot, tokens, batch);
+            if tokens == extend {
+                of.chunked = None;
+                of.running.push(slot);
+            }
+        }
+        let slots_left = (of.config.max_num_seqs as usize).saturating_sub(num_running);
+        let is_caching = of.config.scheduler.enable_prefix_caching;
+        let mut stop = None;
+        while stop.is_none() {
+            if adder.num_admitted() >= slots_left {
+                stop = Some(Stop::NoToken);
+                break;
+            }
+            let Some((turn, slot)) = of.waiting.after(None) else { break };
+            if of.slots[slot as usize].delivered != of.slots[slot as usize].sampled {
+                // It was retracted while one of its tokens was still to come back.
+                break;
+            }
+            let Some(prefix) = of.prefix_of(slot) else { break };
+            let extend = of.slots[slot as usize].num_tokens() - prefix.cached;
+            let newly_locked = prefix.free_hits * page;
+            let admission = adder.add(Candidate { lengths: self.lengths(of, slot), extend, newly_locked }, is_caching);
+            stop = admission.stop;
+            let tokens = admission.tokens;
+            if tokens == 0 {
+                break;
+            }
+            let blocks = (prefix.cached + tokens).div_ceil(page).saturating_sub(prefix.held_blocks);
+            let blocks = blocks + of.cache.missing_states(&of.slots[slot as usize]) + prefix.free_hits;
+            if blocks + blocks_of_decodes > of.cache.pool.num_free {
+                stop = Some(Stop::NoToken);
+                break;
+            }
+            of.waiting.take(turn);
+            of.begin(slot, prefix.cached, batch, found_cached);
+            of.grow_and_put(slot, tokens, batch);
+            if tokens < extend {
+                of.chunked = Some(slot);
+                break;
+            }
+            of.running.push(slot);
+        }
+        self.is_full |= stop == Some(Stop::NoToken);
+    }
+
+    /// Puts requests back to the end of the queue until the others' decodes fit: those with the fewest output tokens first, and of these
+    /// those with the longest prompts.
+    fn retract(&mut self, of: &mut Scheduler<'_>, batch: &mut Batch) {
+        let key = |slot: &u32| {
+            let state = &of.slots[*slot as usize];
+            (state.delivered, Reverse(state.num_prompt_tokens))
+        };
+        let mut by_output = of.running.clone();
+        by_output.sort_by_key(|slot| Reverse(key(slot)));
+        let mut first = true;
+        while by_output.len() > 1 && (first || of.blocks_of_decodes() > of.cache.pool.num_free) {
+            first = false;
+            let Some(victim) = by_output.pop() else { break };
+            of.running.retain(|slot| *slot != victim);
+            let rank = of.slots[victim as usize].rank;
+            batch.preempted.push(rank.record);
+            of.lose(victim);
+            of.waiting.push(victim, rank);
+        }
+        let left = of.running.iter().map(|slot| &of.slots[*slot as usize]);
+        let (outputs, most) = left.fold((0, 0), |(outputs, most), state| {
+            (outputs + u64::from(state.delivered), most + u64::from(state.num_output_tokens))
+        });
+        let steps = STEPS_AFTER_RETRACTION * of.running.len() as u64;
+        self.new_token_ratio = ((outputs + steps) as f64 / (most + 1) as f64).min(1.0);
+    }
+}
+
+impl Scheduler<'_> {
+    /// The most tokens that a request may compute within the free blocks.
+    fn most_tokens(&self, slot: u32) -> u32 {
+        let state = &self.slots[slot as usize];
+        let blocks = state.blocks.len() as u64 + u64::from(self.cache.pool.num_free);
+        let tokens = blocks * u64::from(self.config.block_size) - u64::from(state.computed);
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
+
+    /// Adds a decode of every running request.
+    fn decode_all(&mut self, batch: &mut Batch) {
+        self.steady.take_blocks(&mut self.slots, &mut self.cache);
+        for index in self.steady.num_settled..self.running.len() {
+            let slot = self.running[index];
+            let state = &self.slots[slot as usize];
+            let known = self.known(state);
+            if state.scheduled_at.is_none() && self.wanted(state, known) > 0 {
+                self.decode(slot, known, batch);
+            }
+        }
+    }
+}
