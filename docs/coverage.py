@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import figures  # noqa: E402
 
 FILE = ROOT / "src/coverage.json"
+LAUNCHES = {"closed_loop-2026": ["closed_loop-2026/row_flags.csv", "closed_loop-2026/engine_flags.csv"]}
 LOOPS = ["closed_loop/h100_sxm.csv", "closed_loop-2026/b200_sxm_agg.csv", "closed_loop-2026/gb200_agg.csv"]
 METRICS = {"ttft_mean": "ttft", "tpot_mean": "tpot", "itl_mean": "tpot", "e2e_mean": "e2e"}
 SOURCE = (
@@ -34,7 +35,7 @@ def commands():
             for engines in [["vllm"], ["trtllm", "sglang"]]:
                 if not ("gb200" in file and engines == ["vllm"]):  # it has no such rows
                     correction = "global" if corrected else "none"
-                    yield corrected, "closed", ["evaluate", "closed-loop", [file], "--backend", *engines, "--correction", correction]
+                    yield corrected, "closed", ["evaluate", "closed-loop", [file, *LAUNCHES.get(file.split("/")[0], [])], "--backend", *engines, "--correction", correction]
 
 
 def engine_of(run):

@@ -10,6 +10,7 @@ CLOSED_LOOPS = {
     "b200_sxm": ("closed_loop-2026", "b200_sxm_agg.csv"),
     "gb200": ("closed_loop-2026", "gb200_agg.csv"),
 }
+LAUNCHES = {"closed_loop-2026": ("row_flags.csv", "engine_flags.csv")}
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
 WHOLE_RUN = -1
 EXAMPLE = "predict-step --model llama-3.1-70b --hardware h100 --tensor-parallel-size 4 --batch examples/mixed_batch.json"
@@ -36,8 +37,9 @@ def sampled_steps(reports, *arguments, correction="global"):
 
 
 def closed_loop(reports, correction, *backends, gpu="h100_sxm"):
-    path = reports.path(*CLOSED_LOOPS[gpu])
-    return reports.read("evaluate", "closed-loop", path, "--backend", *backends, "--correction", correction)
+    folder, name = CLOSED_LOOPS[gpu]
+    files = [reports.path(folder, file) for file in (name, *LAUNCHES.get(folder, ()))]
+    return reports.read("evaluate", "closed-loop", *files, "--backend", *backends, "--correction", correction)
 
 
 def both_closed_loops(reports):

@@ -17,7 +17,7 @@ arguments! {
 
     efficiency: String = "tables".to_owned(), "Kernel efficiencies: measured tables, or the ideal roofline",
         Kind::Name(&["tables", "ideal"]), engines(Engines::ALL), value("KIND"), default("tables");
-    engine: String = "vllm".to_owned(), "Serving engine whose kernels are predicted; the scheduler is always vLLM's",
+    engine: String = "vllm".to_owned(), "Serving engine: its kernels, scheduler, memory and arguments",
         Kind::Name(&["vllm", "sglang", "trtllm"]), engines(Engines::ALL), value("NAME"), default("vllm");
     engine_version: Option<String> = None, "Engine version, as in 0.24. The nearest measured version is the fallback for one without measurements",
         Kind::Own(version), must_be("a version such as 0.24 or 0.24.0"), engines(Engines::ALL), value("X.Y"), default("the newest with kernels measured on the GPU");

@@ -70,6 +70,7 @@ pub fn served(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> ridgepoint::Result<(Served, ServedEngine)> {
+    let options = &Options { engine: server.engine_or(&options.engine)?, ..options.clone() };
     let hardware = options.gpu(&hardware)?;
     let engine = server.engine_config(&model, &hardware, &options.engine)?;
     let deployment = engine.deployment.clone();

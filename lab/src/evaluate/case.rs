@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::fold::Labels;
 use super::measured::Measured;
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::{
-    Correction, CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel,
+    Correction, CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, Step, StepModel,
 };
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
@@ -102,6 +102,8 @@ pub struct Case {
     pub rooflines: Rooflines,
     /// The requests.
     pub load: Load,
+    /// Time of an event loop that each request takes at the client and in the front end beyond the host's own, µs.
+    pub client_us: f64,
     /// By stage, the number of requests in flight in a closed loop; `None` in an open loop.
     pub concurrency: Vec<Option<u32>>,
     /// Everything that the run shares with runs of another number of requests in flight; `None` in an open loop.
@@ -116,7 +118,27 @@ impl Case {
     /// # Errors
     /// As [`replay`].
     pub fn replay(&self, latency: &dyn LatencyModel, seed: u64, observers: &mut [&mut dyn Observer]) -> Result<Replay> {
-        replay(latency, &self.engine, (self.load)(seed).as_mut(), observers)
+        let sent = SentByClient { latency, client_us: self.client_us };
+        replay(&sent, &self.engine, (self.load)(seed).as_mut(), observers)
+    }
+}
+
+/// A server whose client takes time of its own for each request.
+struct SentByClient<'a> {
+    latency: &'a dyn LatencyModel,
+    client_us: f64,
+}
+
+impl LatencyModel for SentByClient<'_> {
+    fn step_time_us(&self, step: &Step<'_>) -> f64 {
+        self.latency.step_time_us(step)
+    }
+    fn host(&self) -> HostTimes {
+        let host = self.latency.host();
+        HostTimes { front_end_us: host.front_end_us + self.client_us, ..host }
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.latency.kv_transfer_time_us(direction, bytes)
     }
 }
 

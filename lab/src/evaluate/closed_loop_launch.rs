@@ -1,4 +1,4 @@
-//! Launch arguments of the servers of closed loops: a file that names the configuration of each row, and one with the launch command
+//! Launch arguments of the servers of closed loops, of every engine: a file that names the configuration of each row, and one with the launch command
 //! of each configuration.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ const OF_ROWS: Columns = Columns::exactly("id,config_key,image");
 /// A file with the launch command of each configuration and image.
 const OF_CONFIGURATIONS: Columns = Columns::exactly("config_key,image,framework,launch,config_files").among_others();
 
-/// Arguments of vLLM that are read from a command. The row itself has the parallel sizes, and no other argument of these commands has
-/// an influence on times here.
-const READ: [&str; 10] = [
+/// Arguments that are read from a command. The row itself has the parallel sizes and lengths, and no other argument of these commands has an
+/// influence on times here.
+const READ: [&str; 28] = [
     "async_scheduling",
     "block_size",
     "cudagraph_mode",
@@ -26,9 +26,52 @@ const READ: [&str; 10] = [
     "max_num_batched_tokens",
     "max_num_seqs",
     "no_async_scheduling",
+    "chunked_prefill_size",
+    "cuda_graph_max_bs",
+    "disable_cuda_graph",
+    "disable_overlap_schedule",
+    "disable_radix_cache",
+    "enable_mixed_chunk",
+    "max_prefill_tokens",
+    "max_running_requests",
+    "mem_fraction_static",
+    "page_size",
+    "schedule_conservativeness",
+    "scheduler_recv_interval",
+    "enable_chunked_prefill",
+    "max_batch_size",
+    "max_num_tokens",
+    "kv_cache_config",
+    "cuda_graph_config",
+    "scheduler_config",
 ];
 /// The shell variable of the requests in flight, the one whose value a row has.
 const IN_FLIGHT: &str = "$CONC";
+/// SGLang's interval of receiving in InferenceX's scripts, for few and for more requests in flight, and how many are few.
+///
+/// # Source
+/// InferenceX at 843c6254, `benchmarks/dsr1_fp8_b200.sh`: 10, and 30 from 16 in flight. Other scripts with the variable are taken to be alike.
+const RECV_INTERVALS: [u32; 2] = [10, 30];
+const FEW_IN_FLIGHT: u32 = 16;
+
+/// The arguments of a launch command.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Launch {
+    /// Those whose values are known.
+    pub arguments: Map<String, Value>,
+    /// Those whose values are shell variables, with the variables.
+    pub unknown: Vec<String>,
+}
+
+/// The engine of a framework.
+fn engine_of(framework: &str) -> Option<&'static str> {
+    match framework {
+        "vllm" => Some("vllm"),
+        "sglang" => Some("sglang"),
+        "trt" | "trtllm" => Some("trtllm"),
+        _ => None,
+    }
+}
 
 /// A configuration in one image: its two names.
 type ImageConfiguration = (String, String);
@@ -37,7 +80,7 @@ type ImageConfiguration = (String, String);
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     configurations: BTreeMap<String, ImageConfiguration>,
-    commands: BTreeMap<ImageConfiguration, Map<String, Value>>,
+    commands: BTreeMap<(ImageConfiguration, &'static str), Map<String, Value>>,
 }
 
 impl Launches {
@@ -62,34 +105,62 @@ impl Launches {
             let configuration = (filled("config_key")?, filled("image")?);
             if is_of_rows {
                 self.configurations.insert(filled("id")?, configuration);
-            } else if filled("framework")? == "vllm" {
-                self.commands.insert(configuration, arguments(&row));
+            } else if let Some(engine) = engine_of(&filled("framework")?) {
+                // Some commands start another engine than their row names.
+                if let Some(found) = arguments(&row, engine) {
+                    self.commands.insert((configuration, engine), found);
+                }
             }
         }
         Ok(())
     }
 
-    /// The arguments of vLLM that the server of a row was launched with; `None` if no file has its command.
-    pub(super) fn of(&self, id: &str, concurrency: u32) -> Option<Map<String, Value>> {
-        let mut found = self.commands.get(self.configurations.get(id)?)?.clone();
-        for value in found.values_mut().filter(|value| value.as_str() == Some(IN_FLIGHT)) {
-            *value = concurrency.into();
+    /// The arguments that the server of a row was launched with; `None` if no file has its command.
+    pub(super) fn of(&self, id: &str, backend: &str, concurrency: u32) -> Option<Launch> {
+        let of_row = (self.configurations.get(id)?.clone(), engine_of(backend)?);
+        let mut launch = Launch::default();
+        for (name, value) in self.commands.get(&of_row)? {
+            let value = match value.as_str() {
+                Some(IN_FLIGHT) => concurrency.into(),
+                Some(variable) if variable.contains('$') && name == "scheduler_recv_interval" => {
+                    launch.unknown.push(format!("{name} = {variable}, taken as InferenceX's 10, 30 from 16 in flight"));
+                    let [few, many] = RECV_INTERVALS;
+                    if concurrency < FEW_IN_FLIGHT { few } else { many }.into()
+                }
+                Some(variable) if variable.contains('$') => {
+                    launch.unknown.push(format!("{name} = {variable}"));
+                    continue;
+                }
+                _ => value.clone(),
+            };
+            launch.arguments.insert(name.clone(), value);
         }
-        Some(found)
+        Some(launch)
     }
 }
 
-/// The arguments of a row's command and of its config files, the command's first.
-fn arguments(row: &Row<'_>) -> Map<String, Value> {
+/// The arguments of a row's command and of its config files, the command's first; `None` of a command that does not start the engine.
+fn arguments(row: &Row<'_>, engine: &str) -> Option<Map<String, Value>> {
+    let start = match engine {
+        "sglang" => "sglang.launch_server",
+        "trtllm" => "trtllm-serve",
+        _ => "vllm serve",
+    };
     let mut found = Map::new();
     let text = |column: &str| row.text(column).unwrap_or_default().into_owned();
+    // Lines of files come without their indents: keys that an object has follow its line.
+    let mut object = None;
     for line in text("config_files").split(';') {
-        if let Some((key, value)) = line.split_once(':') {
-            add(&mut found, key.trim(), value.trim().trim_matches('\''));
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let (key, value) = (key.trim(), value.trim().trim_matches('\''));
+        match object.filter(|_| nested_keys(object).contains(&key)) {
+            _ if value.is_empty() => object = object_named(key),
+            Some(object) => add(&mut found, &format!("{object}.{key}"), value),
+            None => add(&mut found, key, value),
         }
     }
     let command = text("launch");
-    let words = launch_words(command.rsplit("vllm serve").next().unwrap_or_default());
+    let words = launch_words(command.rsplit_once(start)?.1);
     for (at, word) in words.iter().enumerate() {
         let Some(flag) = word.strip_prefix("--") else { continue };
         let next = words.get(at + 1).filter(|next| !next.starts_with("--"));
@@ -98,19 +169,34 @@ fn arguments(row: &Row<'_>) -> Map<String, Value> {
             None => add(&mut found, flag, next.map_or("true", String::as_str)),
         }
     }
-    found
+    Some(found)
 }
 
-/// Adds an argument that is read. Shell variables of unknown value are left out.
+/// An object of a config file that has keys which are read.
+fn object_named(key: &str) -> Option<&'static str> {
+    ["kv_cache_config", "cuda_graph_config", "scheduler_config"].into_iter().find(|object| *object == key)
+}
+
+/// The keys of such an object.
+fn nested_keys(object: Option<&str>) -> &'static [&'static str] {
+    match object {
+        Some("kv_cache_config") => {
+            &["dtype", "free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block", "max_tokens"]
+        }
+        Some("cuda_graph_config") => &["enable_padding", "max_batch_size", "batch_sizes"],
+        Some("scheduler_config") => &["capacity_scheduler_policy", "context_chunking_policy"],
+        _ => &[],
+    }
+}
+
+/// Adds an argument that is read.
 fn add(found: &mut Map<String, Value>, key: &str, value: &str) {
     let name = key.replace('-', "_");
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
     if let ("compilation_config", Value::Object(nested)) = (name.as_str(), &value) {
         found
             .extend(nested.iter().filter(|(key, _)| READ.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())));
-    } else if READ.contains(&name.as_str())
-        && value.as_str().is_none_or(|text| !text.contains('$') || text == IN_FLIGHT)
-    {
+    } else if READ.contains(&name.split('.').next().unwrap_or_default()) {
         found.insert(name, value);
     }
 }
@@ -145,7 +231,7 @@ mod tests {
         });
         let rows = read_closed_loop(&paths).expect("rows");
         assert_eq!(rows[1].launch, None);
-        rows[0].launch.clone().expect("a command").into()
+        rows[0].launch.clone().expect("a command").arguments.into()
     }
 
     #[test]

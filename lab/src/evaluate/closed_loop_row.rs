@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::closed_loop_launch::Launches;
+use super::closed_loop_launch::{Launch, Launches};
 use crate::measured_time::MILLISECONDS;
 use ridgepoint::input::{FileKind, Input};
 use ridgepoint::unstable::error::cut;
 use ridgepoint::{DType, Error, Location, Result};
 use ridgepoint_replay::input::{Columns, Row, RowReader, head};
-use serde_json::{Map, Value};
 
 const COLUMNS: Columns = Columns {
     optional: "kv_cache_dtype",
@@ -59,8 +58,8 @@ pub struct ClosedLoopRow {
     pub moe_ep_size: Option<u32>,
     /// Format of the KV cache; `Some(None)` is `auto`, and `None` a row that does not say it.
     pub kv_cache_dtype: Option<Option<DType>>,
-    /// Arguments that vLLM was launched with; `None` where no file has the command.
-    pub launch: Option<Map<String, Value>>,
+    /// Arguments that the engine was launched with; `None` where no file has the command.
+    pub launch: Option<Launch>,
     /// Measured mean time to first token, ms.
     pub ttft_ms: f64,
     /// Measured mean time per output token after the first, ms.
@@ -102,7 +101,7 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
         }
     }
     for row in &mut rows {
-        row.launch = launches.of(&row.id, row.concurrency);
+        row.launch = launches.of(&row.id, &row.backend, row.concurrency);
     }
     Ok(rows)
 }
@@ -122,6 +121,16 @@ fn refuse_separate_workers(input: &Input<'_>) -> Result<()> {
     );
     Err(Error::parse(Location::of(input.origin()).key(first), message))
 }
+
+/// Arguments that a launch command has for the most requests of each point.
+const OF_EACH_POINT: [&str; 6] = [
+    "max_num_seqs",
+    "max_running_requests",
+    "cuda_graph_max_bs",
+    "cuda_graph_config.max_batch_size",
+    "max_batch_size",
+    "scheduler_recv_interval",
+];
 
 impl ClosedLoopRow {
     fn read(row: &Row<'_>) -> Result<Self> {
@@ -164,7 +173,9 @@ impl ClosedLoopRow {
         let (id, (ttft_ms, tpot_ms)) = (String::new(), (0.0, 0.0));
         let mut launch = self.launch.clone();
         // A server is launched for the most requests of each point.
-        launch.iter_mut().for_each(|arguments| drop(arguments.remove("max_num_seqs")));
+        if let Some(launch) = &mut launch {
+            OF_EACH_POINT.iter().for_each(|name| drop(launch.arguments.remove(*name)));
+        }
         format!("{:?}", ClosedLoopRow { id, concurrency: 0, launch, ttft_ms, tpot_ms, ..self.clone() })
     }
 }

@@ -102,6 +102,7 @@ impl Experiment {
         };
         let (profile, load) = (self.profile.clone(), self.profile.summary(0));
         Ok(Case {
+            client_us: 0.0,
             labels: Labels {
                 name: self.name.clone(),
                 model: model.name.clone(),

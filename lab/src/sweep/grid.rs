@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
-use ridgepoint::{Error, ErrorKind, Result};
+use ridgepoint::{Engine, Error, ErrorKind, Result};
 use ridgepoint_replay::server_config::{Beside, ServerConfig, server_arguments};
 use serde_json::{Map, Value};
 
@@ -88,17 +88,17 @@ impl Grid {
     /// # Errors
     /// A file that cannot be read, and those of [`Grid::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        Self::read_with(path, Map::new())
+        Self::read_with(path, Map::new(), &Engine::default())
     }
 
     /// [`Grid::read`] where the servers have the arguments of one log that they do not have themselves.
     ///
     /// # Errors
     /// Those of [`Grid::read`], and a grid of servers that differ in what a log is of.
-    pub fn read_with(path: &Path, logged: Map<String, Value>) -> Result<Self> {
+    pub fn read_with(path: &Path, logged: Map<String, Value>, engine: &Engine) -> Result<Self> {
         let origin = path.display().to_string();
         let value = parse_toml(&origin, &read_text(FileKind::Grid, path)?)?;
-        Self::from_keys(&origin, &value, GridLimits { logged, ..GridLimits::default() })
+        Self::from_keys(&origin, &value, GridLimits { logged, engine: engine.clone(), ..GridLimits::default() })
     }
 
     /// Reads the text of a file that messages call `origin`. Paths in it are relative to the current folder.
@@ -115,7 +115,7 @@ impl Grid {
     /// # Errors
     /// Those of [`Grid::parse`] but for the TOML, and those of the limits.
     pub fn from_keys(origin: &str, value: &Value, limits: GridLimits) -> Result<Self> {
-        let GridLimits { configurations, names_only, logged } = limits;
+        let GridLimits { configurations, names_only, logged, engine } = limits;
         let log = Log::default();
         let keys = Keys::new("", value, &log);
         let server = keys.section_or_empty("server");
@@ -151,7 +151,7 @@ impl Grid {
                 axis.key
             ));
         }
-        let beside = Beside { under: logged, ..Beside::default() };
+        let beside = Beside { engine, under: logged, ..Beside::default() };
         let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &beside, &log)? });
         let servers = combinations(&server_axes, server);
         if let Some(path) = servers.iter().find_map(|server| server.value.transfers_file()).filter(|_| names_only) {
@@ -199,11 +199,18 @@ pub struct GridLimits {
     pub names_only: bool,
     /// What a server's log says: arguments that the grid's servers take where they have none.
     pub logged: Map<String, Value>,
+    /// The engine whose arguments the servers have.
+    pub engine: Engine,
 }
 
 impl Default for GridLimits {
     fn default() -> Self {
-        GridLimits { configurations: MAX_CONFIGURATIONS, names_only: false, logged: Map::new() }
+        GridLimits {
+            configurations: MAX_CONFIGURATIONS,
+            names_only: false,
+            logged: Map::new(),
+            engine: Engine::default(),
+        }
     }
 }
 
