@@ -70,7 +70,7 @@ impl StepModelArgs {
         let found = both(model, ridgepoint_replay::find_hardware(data_dir, &self.hardware));
         let (model, hardware) = found?;
         let options = Options { operators_only, ..self.prediction.options(common)? };
-        let rows = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::VLLM);
+        let rows = ArgumentRows::new(&[DEPLOYMENT_ARGUMENTS], Engines::ALL);
         let mut given = rows.without(&rows.taken(&mut logged), &self.deployment.given);
         given.extend(self.deployment.given.clone());
         let names = given.keys().cloned().collect();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use ridgepoint::arguments::{Argument, ArgumentSupport, Kind, Section};
+use ridgepoint::arguments::{Argument, ArgumentSupport, Engines, Kind, Section};
 use ridgepoint_replay::server_config::server_arguments;
 use serde_json::{Map, Value};
 
@@ -33,7 +33,10 @@ impl<R> Flags<R> {
 
 impl<R: FlagRows> clap::Args for Flags<R> {
     fn augment_args(command: Command) -> Command {
-        R::rows().into_iter().fold(command, add)
+        let rows = R::rows();
+        rows.iter()
+            .enumerate()
+            .fold(command, |command, (at, row)| add(command, row, rows.get(..at).unwrap_or_default()))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -77,19 +80,29 @@ pub fn with_default(help: &str, default: &str) -> String {
     if default.is_empty() { help.to_owned() } else { format!("{help} [default: {default}]") }
 }
 
-/// Adds the flag of a row, and the `--no-` form of a switch.
-fn add(command: Command, row: &'static Argument) -> Command {
+/// The heading of a row in help: that of its section, or of the only engine that has it.
+fn heading_of(row: &Argument) -> &'static str {
+    match row.engines {
+        Engines::SGLANG => "SGLang's arguments, with --engine sglang",
+        Engines::TRTLLM => "TensorRT-LLM's arguments, with --engine trtllm",
+        _ => heading(row.section),
+    }
+}
+
+/// Adds the flag of a row, and the `--no-` form of a switch. Names that rows before it have stay theirs.
+fn add(command: Command, row: &'static Argument, before: &[&'static Argument]) -> Command {
+    let is_own = |name: &&&'static str| !name.contains('.') && !before.iter().any(|other| other.is_named(name));
     let mut argument = Arg::new(row.name)
         .long(flag(row.name))
         .help(with_default(row.help, row.default))
-        .help_heading(heading(row.section))
+        .help_heading(heading_of(row))
         .hide(row.support != ArgumentSupport::Modelled)
-        .visible_aliases(row.aliases.iter().map(|name| flag(name)))
+        .visible_aliases(row.aliases.iter().filter(is_own).map(|name| flag(name)))
         .conflicts_with_all(row.excludes.iter().map(|(other, _)| *other));
     if row.name.contains('_') {
         argument = argument.alias(row.name);
     }
-    if row.is_required {
+    if row.is_required && row.engines.meets(Engines::VLLM) {
         argument = argument.required_unless_present_any(match row.name {
             "model" => &["config", "serve_command", "engine_log"][..],
             _ => &["config", "serve_command"],
@@ -115,7 +128,7 @@ fn add(command: Command, row: &'static Argument) -> Command {
             .long(flag(&opposite))
             .alias(opposite)
             .help(format!("The opposite of --{}", flag(row.name)))
-            .help_heading(heading(row.section))
+            .help_heading(heading_of(row))
             .hide(row.section != Section::Scheduler)
             .action(ArgAction::SetTrue)
             .overrides_with(row.name);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::arguments::{Argument, ArgumentSupport, Section};
-use ridgepoint::{DEPLOYMENT_ARGUMENTS, Deployment, Options};
+use ridgepoint::{DEPLOYMENT_ARGUMENTS, Deployment, Engine, Options};
 use ridgepoint_lab::served::{Served, both, served};
 use ridgepoint_replay::server_config::{Beside, ServedEngine, ServerConfig, server_arguments};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use crate::output::Outputs;
 
 const SERVER: &str = flags::heading(Section::Server);
 
-/// The arguments of a server, of vLLM.
+/// The arguments of a server.
 #[derive(Debug, Clone)]
 pub struct OfServer;
 
@@ -34,7 +34,8 @@ pub struct ServerArgs {
     /// starts the server; flags override it
     #[arg(long, value_name = "FILE", help_heading = SERVER)]
     pub config: Option<PathBuf>,
-    /// The command that starts the server, as in 'vllm serve NAME -tp 2'; flags override it, and --hardware names the GPU
+    /// The command that starts the server, as in 'vllm serve NAME -tp 2', 'python -m sglang.launch_server …' or 'trtllm-serve NAME …'; flags
+    /// override it, and --hardware names the GPU
     #[arg(long, value_name = "LINE", help_heading = SERVER, conflicts_with = "config")]
     pub serve_command: Option<String>,
     #[command(flatten)]
@@ -58,7 +59,7 @@ impl ServerArgs {
         logged: Map<String, Value>,
         outputs: &mut Outputs,
     ) -> Result<(Served, ServedEngine, Vec<String>), Failure> {
-        let (server, mut notes) = self.config(logged)?;
+        let (server, mut notes) = self.config(logged, &options.engine)?;
         outputs.reads([&server.model, &server.hardware]);
         outputs.reads(server.transfers_file());
         let data_dir = options.data_dir.as_deref();
@@ -69,7 +70,7 @@ impl ServerArgs {
     }
 
     /// The file's server with the flags put over it and the log under it, and remarks.
-    fn config(&self, logged: Map<String, Value>) -> Result<(ServerConfig, Vec<String>), Failure> {
+    fn config(&self, logged: Map<String, Value>, engine: &Engine) -> Result<(ServerConfig, Vec<String>), Failure> {
         let flags = &self.flags.given;
         // The faults of a flag are not those of the file.
         let is_of_steps = |name: &str| DEPLOYMENT_ARGUMENTS.iter().any(|row| row.name == name);
@@ -80,7 +81,7 @@ impl ServerArgs {
         };
         Deployment::try_from(of_steps)?;
         let source = if logged.is_empty() { None } else { Some("the engine's log") };
-        let beside = &Beside { over: flags.clone(), under: logged };
+        let beside = &Beside { engine: engine.clone(), over: flags.clone(), under: logged };
         let mut server = match &self.config {
             Some(path) => ServerConfig::read_with(path, beside)?,
             None if self.serve_command.is_some() => ServerConfig::parse_with(

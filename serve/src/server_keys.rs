@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ridgepoint::input::{Log, did_you_mean};
 use ridgepoint::{Error, Hardware, Model, Options, Result};
-use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::server_config::{Beside, ServerConfig};
 use serde_json::{Map, Value};
 
 use crate::body::ORIGIN;
@@ -51,7 +51,10 @@ impl ServerKeys {
         let mut map = self.0.clone();
         let prediction = prediction_arguments().taken(&mut map);
         let described = Described::taken(&mut map);
-        let read = both(options(&prediction, data_dir), ServerConfig::from_values(ORIGIN, &map));
+        let options = options(&prediction, data_dir);
+        let engine = options.as_ref().map(|options| options.engine.clone()).unwrap_or_default();
+        let server = ServerConfig::from_values_with(ORIGIN, &map, &Beside { engine, ..Beside::default() });
+        let read = both(options, server);
         let (options, mut server) =
             read.map_err(|errors| Problem::from(errors).reworded(|problem| misspelt(problem, of_route)))?;
         server.names_only = true;

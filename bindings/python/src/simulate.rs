@@ -7,7 +7,7 @@ use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::coverage::IntervalCoverage;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
-use ridgepoint_replay::server_config::ServerConfig;
+use ridgepoint_replay::server_config::{Beside, ServerConfig};
 use ridgepoint_replay::workload::{OpenedLoad, Summary};
 use ridgepoint_replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, SpreadSampler,
@@ -85,7 +85,8 @@ fn replayed(
     let predictor = steps.latency.steps();
     let names = [("model", &steps.model.name), ("hardware", &steps.hardware.name)];
     scheduler.extend(names.map(|(key, name)| (key.to_owned(), name.as_str().into())));
-    let server = ServerConfig::from_values("scheduler", &scheduler).map_err(raised)?;
+    let beside = Beside { engine: predictor.engine().clone(), ..Beside::default() };
+    let server = ServerConfig::from_values_with("scheduler", &scheduler, &beside).map_err(raised)?;
     let server = ServerConfig { origin: "engine".to_owned(), ..server.with_deployment(steps.deployment.clone()) };
     let mut engine = server.engine_config(&steps.model, &steps.hardware, predictor.engine()).map_err(raised)?;
     if let Some(tier) = tier {

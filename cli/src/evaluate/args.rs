@@ -70,7 +70,7 @@ pub struct ClosedLoop {
     /// csv files; the columns are in the examples below
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Run the rows of these serving engines alone [default: all, each with vLLM's scheduler]
+    /// Run the rows of these serving engines alone [default: all, each with its own scheduler]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub backend: Vec<String>,
     #[command(flatten)]

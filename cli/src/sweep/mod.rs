@@ -66,8 +66,9 @@ pub enum SweepResult {
 /// Grids and files that cannot be read or are at fault; files that cannot be written.
 pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<SweepResult>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
-    let grid = Grid::read_with(&args.grid, args.prediction.logged()?)?;
-    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common)?)?;
+    let options = args.prediction.options(common)?;
+    let grid = Grid::read_with(&args.grid, args.prediction.logged()?, &options.engine)?;
+    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
     let mut outputs = Outputs::new(common, args.force);
     outputs.reads(sweep.inputs());
     sweep.check_memory(args.threads.into(), args.memory.max_memory_gib)?;

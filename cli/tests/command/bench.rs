@@ -147,8 +147,5 @@ fn results_that_cannot_be_of_the_server_are_refused() {
 fn arguments_that_do_not_go_together_are_wrong_usage() {
     run(&["fit", "--serving", "a", "--serve-command", SERVE, "--out", "x.toml"]).fails(2, &["--serve-command"]);
     run(&["fit", "--bench", "a.json", "--out", "x.toml"]).fails(2, &["--bench needs the server", "--serve-command"]);
-    let sglang = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp-size 2";
-    let args = ["evaluate", "bench", "a.json", "--serve-command", sglang, "--hardware", "h100"];
-    run(&args).fails(1, &["starts SGLang (sglang.launch_server)", "vllm serve NAME -tp N", "engine sglang"]);
     run(&["fit", "--bench", "a.json", "--serving", "b", "--out", "x.toml"]).fails(2, &["--serving"]);
 }

@@ -32,6 +32,7 @@ mod catalogue;
 mod cold_start;
 mod correction;
 mod engine_log;
+mod engines;
 mod evaluate;
 mod evaluate_steps;
 mod export;

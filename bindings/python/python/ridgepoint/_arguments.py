@@ -39,14 +39,16 @@ class Deployment(Arguments):
     """Place whole experts on each GPU instead of a slice of every expert."""
     max_num_seqs: int | None = None
     """Most requests in a step; also limits the CUDA graph sizes. Defaults to 1024 on GPUs from 70 GiB but A100, 256 on others; at most
-    max_num_batched_tokens.
+    max_num_batched_tokens; 2048 under SGLang and TensorRT-LLM.
     """
     max_num_batched_tokens: int | None = None
-    """Most tokens in a step. Defaults to 8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28."""
+    """Most tokens in a step. Defaults to 8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28; 8192 under
+    TensorRT-LLM.
+    """
     max_model_len: int | None = None
     """Longest context of a request, tokens. Defaults to the model's own limit."""
     gpu_memory_utilization: float | None = None
-    """Share of GPU memory that the engine may use. Defaults to 0.9; 0.92 since vLLM 0.20."""
+    """Share of GPU memory that the engine may use. Defaults to 0.9; 0.92 since vLLM 0.20; by its own rule under SGLang."""
     cpu_offload_gb: float | None = None
     """GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step.
     Defaults to 0.
@@ -54,7 +56,7 @@ class Deployment(Arguments):
     kv_cache_dtype: str | None = None
     """Number format of the KV cache; auto takes the checkpoint's, else the model's own. Defaults to auto."""
     block_size: int | None = None
-    """Tokens of a KV block. Defaults to 16."""
+    """Tokens of a KV block. Defaults to 16; 32 under TensorRT-LLM. SGLang's pages of one token are replayed in blocks of 16."""
     enforce_eager: bool | None = None
     """Launch every kernel from the host, without CUDA graphs."""
     cudagraph_mode: Literal["FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE", "NONE"] | None = None
@@ -62,11 +64,15 @@ class Deployment(Arguments):
     cudagraph_capture_sizes: tuple[int, ...] | None = None
     """Numbers of tokens that graphs are captured for, ascending, as in 1,2,4,8. Defaults to vLLM's choice."""
     max_cudagraph_capture_size: int | None = None
-    """Largest number of tokens that a graph is captured for. Defaults to twice max_num_seqs, at most 512."""
+    """Largest number of tokens that a graph is captured for. Defaults to twice max_num_seqs, at most 512; 128 under TensorRT-LLM, 8 to 512
+    by the GPU's memory under SGLang.
+    """
+    enable_padding: bool | None = None
+    """Pad decodes to the next captured size; without it a batch of another size is launched from the host. Defaults to false."""
     attention_backend: Literal["FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASH_ATTN_MLA", "FLASHINFER_MLA", "FLASHMLA", "CUTLASS_MLA", "TRITON_MLA"] | None = None
     """Attention kernels, by vLLM's name of their backend; only FLASH_ATTN's were measured."""
     disable_custom_all_reduce: bool | None = None
-    """Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel."""
+    """Sum over tensor-parallel ranks by NCCL's ring instead of the engine's own kernel."""
     generation_config: Literal["auto", "vllm"] | None = None
     """Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones. Defaults to auto."""
     override_generation_config: Mapping[str, Any] | None = None
@@ -75,6 +81,52 @@ class Deployment(Arguments):
     """
     language_model_only: bool | None = None
     """Load no vision or audio tower, which leaves its memory to KV blocks."""
+    tp_size: int | None = None
+    """GPUs that share every layer's matrices; with enable_dp_attention, all GPUs of the attention's replicas together. Defaults to 1."""
+    pp_size: int | None = None
+    """Pipeline stages that share the layers. Defaults to 1."""
+    dp_size: int | None = None
+    """Replicas: of the whole server, or of the attention part alone with enable_dp_attention. Defaults to 1."""
+    ep_size: str | None = None
+    """GPUs over which experts are placed whole; 1 places a slice of every expert on each GPU. Defaults to 1."""
+    enable_ep_moe: bool | None = None
+    """Place whole experts on each GPU, as ep_size does in later versions."""
+    enable_dp_attention: bool | None = None
+    """Divide tp_size GPUs into dp_size replicas of the attention part, each with its own requests, that share the experts. Defaults to
+    false.
+    """
+    context_length: int | None = None
+    """Longest context of a request, tokens. Defaults to the model's own limit."""
+    page_size: int | None = None
+    """Tokens of a page of the KV cache. Defaults to 1, replayed in blocks of 16; some attention backends set more."""
+    mem_fraction_static: float | None = None
+    """Share of GPU memory for weights and KV cache together. Defaults to what the sizes of chunks and graphs leave."""
+    cuda_graph_max_bs: int | None = None
+    """Largest number of decodes that a CUDA graph is captured for. Defaults to 8 to 512, by GPU memory and tp_size."""
+    cuda_graph_bs: tuple[int, ...] | None = None
+    """Numbers of decodes that CUDA graphs are captured for, ascending, as in 1,2,4,8. Defaults to SGLang's choice up to cuda_graph_max_bs."""
+    disable_cuda_graph: bool | None = None
+    """Launch every kernel from the host, without CUDA graphs."""
+    sampling_defaults: str | None = None
+    """Sampling parameters of requests that set none: those of generation_config.json (model), or neutral ones (openai). Defaults to model."""
+    language_only: bool | None = None
+    """Load no vision or audio tower, which leaves its memory to the KV cache."""
+    enable_attention_dp: bool | None = None
+    """Give each of tp_size GPUs the whole attention part and requests of its own; they share the experts. Defaults to false."""
+    max_seq_len: int | None = None
+    """Longest context of a request, tokens. Defaults to the model's own limit."""
+    kv_cache_free_gpu_memory_fraction: float | None = None
+    """Share for the KV cache of the GPU memory that weights and activations leave free. Defaults to 0.9."""
+    tokens_per_block: int | None = None
+    """Tokens of a KV block. Defaults to 32."""
+    use_cuda_graph: str | None = None
+    """Replay CUDA graphs in steps of decodes alone; an empty cuda_graph_config switches them off. Defaults to true."""
+    cuda_graph_max_batch_size: int | None = None
+    """Largest number of decodes that a CUDA graph is captured for. Defaults to 128."""
+    cuda_graph_batch_sizes: tuple[int, ...] | None = None
+    """Numbers of decodes that CUDA graphs are captured for, ascending, as in 1,2,4,8. Defaults to TensorRT-LLM's choice up to
+    cuda_graph_max_batch_size.
+    """
 
 
 @suggests_keywords
@@ -89,7 +141,9 @@ class Scheduler(Arguments):
     enable_prefix_caching: bool | None = None
     """Reuse KV blocks of equal prompt prefixes. Defaults to true."""
     enable_chunked_prefill: bool | None = None
-    """Split prompts over several steps; without it a prompt that exceeds the rest of the token budget waits. Defaults to true."""
+    """Split prompts over several steps; without it a prompt that exceeds the rest of the token budget waits. Defaults to true; false under
+    TensorRT-LLM.
+    """
     long_prefill_token_threshold: int | None = None
     """Most tokens of one prompt in a step; 0 sets no limit. Defaults to 0."""
     watermark: float | None = None
@@ -112,6 +166,54 @@ class Scheduler(Arguments):
     """vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks,
     offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec.
     """
+    max_total_tokens: int | None = None
+    """Most tokens of the KV cache; the engine takes fewer where the memory holds fewer. Defaults to those of mem_fraction_static."""
+    max_running_requests: int | None = None
+    """Most requests that run at once; divided among the replicas of the attention part. Defaults to half the tokens of the KV cache, at
+    most 2048 to 4096.
+    """
+    schedule_policy: Literal["fcfs"] | None = None
+    """Order of waiting requests; fcfs, first come, first served, is modelled. Defaults to fcfs."""
+    disable_overlap_schedule: str | None = None
+    """Schedule a step only when the one before has ended. Defaults to false."""
+    disable_radix_cache: str | None = None
+    """Compute every prompt whole, without reuse of equal prefixes. Defaults to false."""
+    chunked_prefill_size: str | None = None
+    """Most prompt tokens of a step of prompts; -1 computes each prompt whole. Defaults to 2048 to 16384 by the GPU's memory."""
+    max_prefill_tokens: int | None = None
+    """Prompt tokens beyond which a step admits no further request. Defaults to 16384."""
+    schedule_conservativeness: float | None = None
+    """Factor on the share of output tokens that admission keeps KV cache for. Defaults to 1."""
+    scheduler_recv_interval: int | None = None
+    """Rounds of decodes after which new requests are taken; a step of prompts counts for all of them. Defaults to 1."""
+    enable_mixed_chunk: bool | None = None
+    """Decodes join steps of prompts."""
+    ignore_eos: bool | None = None
+    """Requests end at their length alone, as those of benchmarks do: without a prefix cache, admission follows each to its end. Defaults to
+    true.
+    """
+    max_batch_size: int | None = None
+    """Most requests in a step. Defaults to 2048."""
+    max_num_tokens: int | None = None
+    """Most tokens in a step. Defaults to 8192."""
+    kv_cache_max_tokens: int | None = None
+    """Most tokens of the KV cache; the engine takes fewer where the memory holds fewer. Defaults to those of
+    kv_cache_free_gpu_memory_fraction.
+    """
+    enable_block_reuse: bool | None = None
+    """Reuse KV blocks of equal prompt prefixes. Defaults to true."""
+    disable_overlap_scheduler: str | None = None
+    """Schedule a step only when the one before has ended. Defaults to false."""
+    capacity_scheduler_policy: Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"] | None = None
+    """Admission: only what fits to its end, what fits one step with pauses, or batches that end before the next starts. Defaults to
+    GUARANTEED_NO_EVICT.
+    """
+    context_chunking_policy: Literal["FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS"] | None = None
+    """Prompts that share what a step has left: in their order, or a block each in turn. Defaults to FIRST_COME_FIRST_SERVED."""
+    batch_wait_timeout_iters: int | None = None
+    """Most steps for which prompts wait beside decodes until they fill a step. Defaults to 0."""
+    batch_wait_max_tokens_ratio: float | None = None
+    """Share of max_num_tokens from which on prompts do not wait. Defaults to 0."""
     kv_offload: KvOffload | None = None
     """KV blocks in host memory, counted in blocks. Defaults to none."""
 
