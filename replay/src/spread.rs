@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_figure_without_a_spread_or_whose_intervals_did_not_hold_has_none() {
-        let found = |name| IntervalCoverage::of(&Engine::parse(name, None).expect("known"), "h100_sxm", None, false);
-        let certain = Intervals::of(&Spread::default(), &found("vllm"));
+        let found = |name, gpu| IntervalCoverage::of(&Engine::parse(name, None).expect("known"), gpu, None, false);
+        let certain = Intervals::of(&Spread::default(), &found("vllm", "h100_sxm"));
         assert!(certain.ttft.is_none() && certain.tpot.is_none() && certain.e2e.is_none());
         let spread = Spread { tables_sd: 0.1, ..Spread::default() };
-        assert!(Intervals::of(&spread, &found("vllm")).e2e.is_some());
-        let sglang = Intervals::of(&spread, &found("sglang"));
+        assert!(Intervals::of(&spread, &found("vllm", "h100_sxm")).e2e.is_some());
+        let sglang = Intervals::of(&spread, &found("sglang", "b200_sxm"));
         assert!(sglang.ttft.is_none() && sglang.e2e.is_none());
     }
 

@@ -130,7 +130,8 @@ pub fn arguments_of(engine: &Engine) -> ArgumentRows {
     for row in all().filter(|row| row.engines == Engines::VLLM && own != Engines::VLLM) {
         let known = rows.get(..num_own).unwrap_or_default();
         let has_field = known.iter().any(|of| of.support == ArgumentSupport::Modelled && of.sets == row.sets);
-        let is_taken = known.iter().any(|of| of.is_named(row.name) || row.aliases.iter().any(|name| of.is_named(name)));
+        // Of an alias that both have, the engine's own row comes first.
+        let is_taken = known.iter().any(|of| of.is_named(row.name));
         if has_field && !is_taken && row.support == ArgumentSupport::Modelled {
             rows.push(row);
         }

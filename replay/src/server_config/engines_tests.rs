@@ -124,6 +124,8 @@ fn arguments_of_another_engine_name_it() {
     assert!(found.contains("speculative_config"), "{found}");
     // vLLM's name of what an engine has stands for its own.
     assert_eq!(served("trtllm-serve llama-3.1-8b --max-num-seqs 8").config.max_num_seqs, 8);
+    let spread = served("python -m sglang.launch_server --model-path qwen3-30b-a3b --tp 2 --enable-expert-parallel");
+    assert!(spread.deployment.enable_expert_parallel);
     let twice =
         problems("python -m sglang.launch_server --model-path llama-3.1-8b --max-running-requests 8 --max-num-seqs 9");
     assert!(twice.contains("contradict each other: keep one"), "{twice}");
