@@ -114,7 +114,8 @@ pub fn server_arguments() -> ArgumentRows {
     let mut rows: Vec<&Argument> = Vec::new();
     for row in all() {
         let is_of_vllm = row.engines.meets(Engines::VLLM);
-        let is_new = || row.support == ArgumentSupport::Modelled && !rows.iter().any(|other| other.is_named(row.name));
+        let is_optional = row.support == ArgumentSupport::Modelled && !row.is_required;
+        let is_new = || is_optional && !rows.iter().any(|other| other.is_named(row.name));
         if is_of_vllm || is_new() {
             rows.push(row);
         }
