@@ -6,9 +6,7 @@
 The class comes from SGLang's wheel, whose modules beside it are replaced by stubs. RIDGEPOINT_SGLANG names a folder that the wheel was
 unpacked to; without it pip fetches the wheel. The check is skipped, and a line says so, if neither works."""
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import json
 import os
 import pathlib
@@ -18,64 +16,13 @@ import sys
 import types
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "replay/tests/fixtures/vllm_schedules"))
+import make as schedules  # noqa: E402
+
 VERSION = "0.5.9"
 MODULE = "sglang.srt.managers.schedule_policy"
 STUBBED = {"sglang", "torch", "msgspec", "numpy", "zmq", "triton", "transformers", "orjson", "psutil"}
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")) / "sglang"
-
-
-class Anything:
-    """Stands for whatever the module imports and does not use here."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def __call__(self, *_, **__):
-        return Anything()
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-    def __mro_entries__(self, _):
-        return (object,)
-
-    def __or__(self, _):
-        return self
-
-    __ror__ = __or__
-
-    def __getitem__(self, _):
-        return Anything()
-
-    def __iter__(self):
-        return iter(())
-
-    def __bool__(self):
-        return False
-
-
-class StubModule(types.ModuleType):
-    __path__ = []
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-
-class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, _path, _target=None):
-        if name != MODULE and name.split(".")[0] in STUBBED:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return StubModule(spec.name)
-
-    def exec_module(self, _module):
-        pass
 
 
 def source():
@@ -94,11 +41,9 @@ def source():
 
 
 def load(path):
-    sys.meta_path.insert(0, Stubs())
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
+    package = path.parents[MODULE.count(".") - 1]
+    sys.meta_path.insert(0, schedules.Finder(str(package), {MODULE}, STUBBED))
+    module = importlib.import_module(MODULE)
     module.is_nsa_prefill_cp_in_seq_split = lambda: False
     module.SWATokenToKVPoolAllocator = type("SWATokenToKVPoolAllocator", (), {})
     return module

@@ -26,14 +26,6 @@ impl EngineRules {
         matches!(self, EngineRules::Vllm)
     }
 
-    /// Most prompt tokens of a step where the rules say so themselves.
-    pub(super) fn most_prefill_tokens(&self) -> u32 {
-        match self {
-            EngineRules::Sglang(options) => options.chunk().unwrap_or(options.max_prefill_tokens),
-            EngineRules::Vllm | EngineRules::Trtllm(_) => 0,
-        }
-    }
-
     /// Whether a prompt that could never be scheduled is refused when it comes, so that it need not be ruled out before.
     pub(super) fn refuses_long_prompts(&self) -> bool {
         matches!(self, EngineRules::Trtllm(_))

@@ -50,6 +50,11 @@ impl SglangOptions {
         u32::try_from(self.chunked_prefill_size).ok().filter(|tokens| *tokens > 0)
     }
 
+    /// Most prompt tokens that a step is made for.
+    pub(super) fn most_prefill_tokens(&self) -> u32 {
+        self.chunk().unwrap_or(self.max_prefill_tokens)
+    }
+
     /// What is wrong with them, with pages of so many tokens.
     pub(super) fn problems(&self, page: u32) -> Vec<String> {
         let mut problems = Vec::new();

@@ -65,6 +65,11 @@ impl Slot {
         (self.steady_from..self.steady_until).contains(&step)
     }
 
+    /// Whether a step in flight samples one of its tokens.
+    pub(super) fn awaits_token(&self) -> bool {
+        self.delivered != self.sampled
+    }
+
     /// Number of known tokens: the prompt and the delivered output.
     pub(super) fn num_tokens(&self) -> u32 {
         self.num_prompt_tokens + self.delivered

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::hardware::Hardware;
 
 pub use kind::Kind;
-pub use read::{ArgumentRows, Given};
+pub use read::{ArgumentRows, Given, spelled};
 
 /// Serving engines that an argument belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -347,7 +347,7 @@ impl<'a> SourceValue<'a> {
 }
 
 /// Spells a key as an argument: `--max-num-seqs` becomes `max_num_seqs`.
-fn spelled(key: &str) -> String {
+pub fn spelled(key: &str) -> String {
     key.trim().trim_start_matches("--").replace('-', "_").to_lowercase()
 }
 

@@ -72,7 +72,8 @@ impl Deployment {
         }
     }
 
-    /// Takes what SGLang derives from the GPUs that share every layer and from its chunks of so many tokens.
+    /// Sets SGLang's defaults of the largest CUDA graph and of `gpu_memory_utilization`, unless they were `given`. They depend on the GPU,
+    /// the parallel sizes and the tokens of a `chunk`.
     pub fn take_sglang_limits(&mut self, given: &BTreeSet<String>, hardware: &Hardware, chunk: u32) {
         let graph = sglang_graph_size(hardware, self.tensor_parallel_size);
         self.take_graph_size(given, graph);

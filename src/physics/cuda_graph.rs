@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
+use crate::default_limits::TRTLLM_GRAPH_SIZE;
 use crate::deployment::{CudagraphMode, Deployment};
 use crate::engine::Engine;
 
 /// No graph is captured for more tokens than this, whatever `max_num_seqs` is (vLLM's default).
 const MAX_CAPTURE_TOKENS: u64 = 512;
-/// The same under SGLang and TensorRT-LLM, where the GPU is not known.
-const MAX_DECODES_SGLANG: u64 = 256;
-const MAX_DECODES_TRTLLM: u64 = 128;
+/// The same under SGLang, where the GPU is not known.
+const MAX_DECODES_SGLANG: u32 = 256;
 
 /// How a step's kernels are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
@@ -58,6 +58,8 @@ pub struct CudaGraphs {
     /// The captured sizes where they were given.
     given: Vec<u32>,
     sizes: SizesOf,
+    /// How a step is launched that no size holds.
+    uncaptured: GraphMode,
 }
 
 /// Captured sizes by default.
@@ -92,20 +94,21 @@ impl CudaGraphs {
     /// vLLM, `CompilationConfig.resolve_cudagraph_mode_and_sizes` (`vllm/config/compilation.py`).
     pub fn new(deployment: &Deployment, has_full: bool, engine: &Engine) -> Self {
         use GraphMode::{Eager, Full, None, Piecewise};
-        let compiles = engine.is_vllm();
+        // An engine that does not compile launches every kernel itself.
+        let uncaptured = if engine.is_vllm() { None } else { Eager };
         let modes = match deployment.cudagraph_mode.unwrap_or_default() {
             _ if deployment.enforce_eager => [Eager; 2],
-            CudagraphMode::None if !compiles => [Eager; 2],
-            _ if !compiles => [if has_full { Full } else { Eager }, Eager],
+            CudagraphMode::None => [uncaptured; 2],
+            _ if !engine.is_vllm() => [if has_full { Full } else { Eager }, Eager],
             CudagraphMode::FullAndPiecewise if has_full => [Full, Piecewise],
             CudagraphMode::FullAndPiecewise | CudagraphMode::Piecewise => [Piecewise; 2],
             CudagraphMode::Full if has_full => [Full; 2],
             CudagraphMode::FullDecodeOnly if has_full => [Full, None],
-            CudagraphMode::Full | CudagraphMode::FullDecodeOnly | CudagraphMode::None => [None; 2],
+            CudagraphMode::Full | CudagraphMode::FullDecodeOnly => [None; 2],
         };
         let (sizes, by_default) = match engine.name() {
-            "sglang" => (SizesOf::Sglang, MAX_DECODES_SGLANG),
-            "trtllm" => (SizesOf::Trtllm { enable_padding: deployment.enable_padding }, MAX_DECODES_TRTLLM),
+            "sglang" => (SizesOf::Sglang, MAX_DECODES_SGLANG.into()),
+            "trtllm" => (SizesOf::Trtllm { enable_padding: deployment.enable_padding }, TRTLLM_GRAPH_SIZE.into()),
             _ => (SizesOf::Vllm, (2 * u64::from(deployment.max_num_seqs)).min(MAX_CAPTURE_TOKENS)),
         };
         let limit = deployment.cudagraph_capture_sizes.last().copied().or(deployment.max_cudagraph_capture_size);
@@ -116,6 +119,7 @@ impl CudaGraphs {
             limit_tokens: captures.then(|| limit.min(u64::from(deployment.max_num_batched_tokens))),
             given: deployment.cudagraph_capture_sizes.clone(),
             sizes,
+            uncaptured,
         }
     }
 
@@ -144,10 +148,7 @@ impl CudaGraphs {
     pub fn mode(&self, tokens: u64, is_decode_only: bool) -> GraphMode {
         let [alone, mixed] = self.modes;
         match if is_decode_only { alone } else { mixed } {
-            GraphMode::Full | GraphMode::Piecewise if self.padded_tokens(tokens).is_none() => match self.sizes {
-                SizesOf::Vllm => GraphMode::None,
-                SizesOf::Sglang | SizesOf::Trtllm { .. } => GraphMode::Eager,
-            },
+            GraphMode::Full | GraphMode::Piecewise if self.padded_tokens(tokens).is_none() => self.uncaptured,
             mode => mode,
         }
     }

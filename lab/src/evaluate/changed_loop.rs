@@ -28,7 +28,10 @@ const INFERENCEX: [(u32, u32); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
 /// Identified on open rows, to the nearest of 2, 4, 6 and 9 ms: with 6 ms the TTFT of vLLM's closed loops on B200 has a median error of 17 %,
 /// with none 29 %; on H100 both 3 and 6 ms have 8 to 15 % for each of three models.
 const INFERENCEX_US: f64 = 6000.0;
-/// The same of other tools. 2 ms is best for SGLang's and TensorRT-LLM's rows on H100.
+/// The same of other tools.
+///
+/// # Source
+/// Identified as [`INFERENCEX_US`]: with 2 ms the TTFT of SGLang's and TensorRT-LLM's rows on H100 has the smallest median error.
 const OTHER_US: f64 = 2000.0;
 
 /// A client that benchmarks at a number of requests in flight.
@@ -36,7 +39,7 @@ const OTHER_US: f64 = 2000.0;
 pub(super) enum LoopClient {
     /// InferenceX's: one event loop, and lengths of up to a fifth less than nominal.
     InferenceX,
-    /// Another tool's, with the nominal lengths and no time of its own.
+    /// Another tool's, with the nominal lengths.
     Other,
 }
 

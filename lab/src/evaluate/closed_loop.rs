@@ -1,9 +1,9 @@
 //! Turns the rows of a closed-loop file into cases.
 //!
-//! What neither a row nor its launch command says is the engine's default. Steps of vLLM have 8,192 tokens in InferenceX's scenarios, and
-//! in others, as TensorRT-LLM's have in all, one prompt beside all decodes. KV caches on Blackwell are fp8. `max_model_len` has room for the longest request. A run has
-//! [`REQUESTS_PER_SLOT`] requests for each in flight, all of which count, the burst at the start included, as benchmarks of
-//! this kind have it.
+//! Without a launch argument, the engine's default holds, with these exceptions. A step of TensorRT-LLM has room for one prompt and all
+//! decodes, and so has one of vLLM, except in InferenceX's scenarios, where it has 8,192 tokens. KV caches on Blackwell are fp8.
+//! `max_model_len` is the length of the longest request. A run has [`REQUESTS_PER_SLOT`] requests for each in flight, and all count, the
+//! burst at the start included.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -135,7 +135,7 @@ fn kv_cache_dtype(row: &ClosedLoopRow, hardware: &Hardware, deployment: &Deploym
     row.kv_cache_dtype.unwrap_or(if row.launch.is_some() { deployment.kv_cache_dtype } else { assumed })
 }
 
-/// Tokens of a step with one prompt beside all decodes.
+/// `max_num_tokens` for one prompt and a decode of every request in flight.
 ///
 /// # Source
 /// `MAX_NUM_TOKENS` of InferenceX's scripts for TensorRT-LLM (843c6254). Identified for other rows of TensorRT-LLM and vLLM whose command is not

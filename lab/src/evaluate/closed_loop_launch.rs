@@ -1,5 +1,5 @@
-//! Launch arguments of the servers of closed loops, of every engine: a file that names the configuration of each row, and one with the launch command
-//! of each configuration.
+//! Launch arguments of the servers of closed loops: a file that names the configuration of each row, and one with the launch command of
+//! each configuration.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const OF_CONFIGURATIONS: Columns = Columns::exactly("config_key,image,framework,
 
 /// Arguments that are read from a command. The row itself has the parallel sizes and lengths, and no other argument of these commands has an
 /// influence on times here.
-const READ: [&str; 28] = [
+const READ: [&str; 25] = [
     "async_scheduling",
     "block_size",
     "cudagraph_mode",
@@ -41,9 +41,12 @@ const READ: [&str; 28] = [
     "enable_chunked_prefill",
     "max_batch_size",
     "max_num_tokens",
-    "kv_cache_config",
-    "cuda_graph_config",
-    "scheduler_config",
+];
+/// Objects of TensorRT-LLM's file, and their keys that are read.
+const OBJECTS: [(&str, &[&str]); 3] = [
+    ("kv_cache_config", &["dtype", "free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block", "max_tokens"]),
+    ("cuda_graph_config", &["enable_padding", "max_batch_size", "batch_sizes"]),
+    ("scheduler_config", &["capacity_scheduler_policy", "context_chunking_policy"]),
 ];
 /// The shell variable of the requests in flight, the one whose value a row has.
 const IN_FLIGHT: &str = "$CONC";
@@ -115,7 +118,7 @@ impl Launches {
         Ok(())
     }
 
-    /// The arguments that the server of a row was launched with; `None` if no file has its command.
+    /// Returns the launch arguments of a row's server; `None` if no file has its command.
     pub(super) fn of(&self, id: &str, backend: &str, concurrency: u32) -> Option<Launch> {
         let of_row = (self.configurations.get(id)?.clone(), engine_of(backend)?);
         let mut launch = Launch::default();
@@ -149,13 +152,13 @@ fn arguments(row: &Row<'_>, engine: &str) -> Option<Map<String, Value>> {
     let mut found = Map::new();
     let text = |column: &str| row.text(column).unwrap_or_default().into_owned();
     // Lines of files come without their indents: keys that an object has follow its line.
-    let mut object = None;
+    let mut object: Option<&(&str, &[&str])> = None;
     for line in text("config_files").split(';') {
         let Some((key, value)) = line.split_once(':') else { continue };
         let (key, value) = (key.trim(), value.trim().trim_matches('\''));
-        match object.filter(|_| nested_keys(object).contains(&key)) {
-            _ if value.is_empty() => object = object_named(key),
-            Some(object) => add(&mut found, &format!("{object}.{key}"), value),
+        match object.filter(|(_, keys)| keys.contains(&key)) {
+            _ if value.is_empty() => object = OBJECTS.iter().find(|(name, _)| *name == key),
+            Some((object, _)) => add(&mut found, &format!("{object}.{key}"), value),
             None => add(&mut found, key, value),
         }
     }
@@ -172,23 +175,6 @@ fn arguments(row: &Row<'_>, engine: &str) -> Option<Map<String, Value>> {
     Some(found)
 }
 
-/// An object of a config file that has keys which are read.
-fn object_named(key: &str) -> Option<&'static str> {
-    ["kv_cache_config", "cuda_graph_config", "scheduler_config"].into_iter().find(|object| *object == key)
-}
-
-/// The keys of such an object.
-fn nested_keys(object: Option<&str>) -> &'static [&'static str] {
-    match object {
-        Some("kv_cache_config") => {
-            &["dtype", "free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block", "max_tokens"]
-        }
-        Some("cuda_graph_config") => &["enable_padding", "max_batch_size", "batch_sizes"],
-        Some("scheduler_config") => &["capacity_scheduler_policy", "context_chunking_policy"],
-        _ => &[],
-    }
-}
-
 /// Adds an argument that is read.
 fn add(found: &mut Map<String, Value>, key: &str, value: &str) {
     let name = key.replace('-', "_");
@@ -196,7 +182,8 @@ fn add(found: &mut Map<String, Value>, key: &str, value: &str) {
     if let ("compilation_config", Value::Object(nested)) = (name.as_str(), &value) {
         found
             .extend(nested.iter().filter(|(key, _)| READ.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())));
-    } else if READ.contains(&name.split('.').next().unwrap_or_default()) {
+    } else if READ.contains(&name.as_str()) || OBJECTS.iter().any(|(object, _)| name.split('.').next() == Some(object))
+    {
         found.insert(name, value);
     }
 }

@@ -58,7 +58,7 @@ pub struct ClosedLoopRow {
     pub moe_ep_size: Option<u32>,
     /// Format of the KV cache; `Some(None)` is `auto`, and `None` a row that does not say it.
     pub kv_cache_dtype: Option<Option<DType>>,
-    /// Arguments that the engine was launched with; `None` where no file has the command.
+    /// Launch arguments of the server; `None` if no file has its command.
     pub launch: Option<Launch>,
     /// Measured mean time to first token, ms.
     pub ttft_ms: f64,

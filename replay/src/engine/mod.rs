@@ -340,11 +340,11 @@ impl Engine<'_> {
             for (group, count) in &step.steady {
                 record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
             }
-        }
-        if !step.is_alone && self.observers.want(Events::TOKENS) {
-            let Scheduler { steady, running, slots, .. } = &self.scheduler;
-            for (record, token) in steady.last_tokens(running, slots) {
-                self.observers.report(&Event::Token { record, token, now_ns: client_ns });
+            if self.observers.want(Events::TOKENS) {
+                let Scheduler { steady, running, slots, .. } = &self.scheduler;
+                for (record, token) in steady.last_tokens(running, slots) {
+                    self.observers.report(&Event::Token { record, token, now_ns: client_ns });
+                }
             }
         }
         let mut any_finished = false;

@@ -34,7 +34,7 @@ std::thread_local! {
 
 /// How an engine puts steps together.
 pub(super) trait Rules {
-    /// Fills `batch` with the next step after those `in_flight`, or leaves it empty if nothing can be scheduled. `found_cached` receives each
+    /// Adds the requests of the next step to `batch`, behind those `in_flight`; none if nothing can be scheduled. `found_cached` receives each
     /// record that is scheduled for the first time, with its cached tokens, and each record that finds more of them after a preemption.
     fn schedule(
         &mut self,
@@ -44,7 +44,7 @@ pub(super) trait Rules {
         found_cached: &mut dyn FnMut(u32, u32),
     );
 
-    /// Whether the engine takes new requests now. A step is scheduled next, or the engine waits for one.
+    /// Whether the engine takes new requests in this iteration. `schedules_next` is false while it waits for a step to end.
     fn receives(&mut self, _schedules_next: bool, _is_idle: bool) -> bool {
         true
     }
@@ -65,6 +65,11 @@ pub(super) fn rules_of(config: &EngineConfig) -> Box<dyn Rules> {
         EngineRules::Sglang(options) => Box::new(Sglang::new(*options)),
         EngineRules::Trtllm(options) => Box::new(Trtllm::new(*options, config)),
     }
+}
+
+/// Number of steps among the iterations in flight.
+fn num_steps(in_flight: &VecDeque<Box<Batch>>) -> u32 {
+    in_flight.iter().filter(|batch| batch.is_step).count() as u32
 }
 
 /// The part of a waiting request that it need not compute.
@@ -164,7 +169,9 @@ impl<'a> Scheduler<'a> {
     ) -> bool {
         batch.clear();
         rules.schedule(self, batch, in_flight, &mut found_cached);
-        let is_step = batch.is_step;
+        let num_steady = if batch.is_alone { 0 } else { self.steady.len() };
+        let is_step = num_steady > 0 || !batch.requests.is_empty();
+        batch.is_step = is_step;
         for (request, slot) in batch.requests.iter().zip(&batch.slots) {
             let state = &mut self.slots[*slot as usize];
             let end = request.num_computed_tokens + request.num_scheduled_tokens;
@@ -178,15 +185,14 @@ impl<'a> Scheduler<'a> {
             state.scheduled_at = None;
         }
         let counters = &mut self.counters;
-        counters.scheduled_tokens += if batch.is_alone { 0 } else { u64::from(self.steady.len()) };
+        counters.scheduled_tokens += u64::from(num_steady);
         counters.steps += u64::from(is_step);
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
         counters.max_waiting = counters.max_waiting.max(self.waiting.queue.len() as u32);
         counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
         if is_step && !batch.is_alone {
-            let in_flight = in_flight.iter().filter(|step| step.is_step).count() as u32;
-            self.steady.begin_step(batch, in_flight);
+            self.steady.begin_step(batch, num_steps(in_flight));
         }
         is_step
     }
@@ -256,6 +262,12 @@ impl<'a> Scheduler<'a> {
             Some(offload) => offload.lookup(slot, state, hits)?,
         };
         Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
+    }
+
+    /// Free blocks that a waiting request takes to compute `tokens` behind its cached prefix.
+    fn blocks_to_begin(&self, slot: u32, prefix: &Prefix, tokens: u32) -> u32 {
+        let blocks = (prefix.cached + tokens).div_ceil(self.config.block_size).saturating_sub(prefix.held_blocks);
+        blocks + self.cache.missing_states(&self.slots[slot as usize]) + prefix.free_hits
     }
 
     /// A waiting request begins to run behind its cached prefix.

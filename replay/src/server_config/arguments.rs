@@ -2,7 +2,7 @@
 
 use ridgepoint::DEPLOYMENT_ARGUMENTS;
 use ridgepoint::Engine;
-use ridgepoint::arguments::{Argument, ArgumentRows, ArgumentSupport, Engines, Kind, Section};
+use ridgepoint::arguments::{Argument, ArgumentRows, ArgumentSupport, Engines, Kind, Section, spelled};
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::NumberRange;
 use serde_json::{Map, Value};
@@ -125,27 +125,22 @@ pub fn server_arguments() -> ArgumentRows {
 
 /// The arguments of a server of an engine: its own, and vLLM's names of fields that it has, too.
 pub fn arguments_of(engine: &Engine) -> ArgumentRows {
-    let own = Engines::of(engine);
-    let mut rows: Vec<&Argument> = all().filter(|row| row.engines.meets(own)).collect();
-    let num_own = rows.len();
-    for row in all().filter(|row| row.engines == Engines::VLLM && own != Engines::VLLM) {
-        let known = rows.get(..num_own).unwrap_or_default();
-        let has_field = known.iter().any(|of| of.support == ArgumentSupport::Modelled && of.sets == row.sets);
-        // Of an alias that both have, the engine's own row comes first.
-        let is_taken = known.iter().any(|of| of.is_named(row.name));
-        if has_field && !is_taken && row.support == ArgumentSupport::Modelled {
-            rows.push(row);
-        }
-    }
-    ArgumentRows::of(rows)
+    let is_modelled = |row: &&Argument| row.support == ArgumentSupport::Modelled;
+    let is_own = |row: &&Argument| row.engines.meets(Engines::of(engine));
+    let own: Vec<&Argument> = all().filter(is_own).collect();
+    let has_field = |row: &Argument| own.iter().filter(|of| is_modelled(of)).any(|of| of.sets == row.sets);
+    // Of an alias that both have, the engine's own row comes first.
+    let is_free = |row: &Argument| !own.iter().any(|of| of.is_named(row.name));
+    let of_vllm = all().filter(|row| row.engines.meets(Engines::VLLM) && is_modelled(row));
+    let shared = of_vllm.filter(|row| !is_own(row) && has_field(row) && is_free(row));
+    ArgumentRows::of(own.iter().copied().chain(shared).collect())
 }
 
-/// Moves arguments of other engines out of `map`, and says what is wrong with them.
-pub(super) fn take_foreign(map: &mut Map<String, Value>, engine: &Engine) -> Vec<String> {
-    let own = arguments_of(engine);
+/// Takes arguments out of `map` that an engine with the rows `own` does not have and another has. Returns what is wrong with them.
+pub(super) fn take_foreign(map: &mut Map<String, Value>, engine: &Engine, own: &ArgumentRows) -> Vec<String> {
     let mut problems = Vec::new();
     map.retain(|key, value| {
-        let name = key.trim_start_matches('-').replace('-', "_").to_lowercase();
+        let name = spelled(key);
         let foreign = || all().find(|row| row.is_named(&name) && row.support == ArgumentSupport::Modelled);
         let Some(row) = foreign().filter(|_| !value.is_null() && own.name_of(key).is_none()) else { return true };
         let (named, engines) = (engine.name(), row.engines.names().join(" and "));

@@ -296,9 +296,8 @@ impl ServerConfig {
             let longest = u32::try_from(longest).unwrap_or(u32::MAX);
             deployment.max_num_batched_tokens = deployment.max_num_batched_tokens.max(longest);
         }
-        if engine.is_sglang() {
-            let chunk = self.rules_on(engine, hardware, &mut Vec::new()).most_prefill_tokens();
-            deployment.take_sglang_limits(&self.given, hardware, chunk);
+        if let EngineRules::Sglang(options) = self.rules_on(engine, hardware, &mut Vec::new()) {
+            deployment.take_sglang_limits(&self.given, hardware, options.most_prefill_tokens());
         }
         deployment
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ridgepoint::arguments::Given;
+use ridgepoint::arguments::{ArgumentRows, Given, spelled};
 use ridgepoint::input::{FileKind, Keys, Log, check, read_text};
 use ridgepoint::unstable::error::cut;
 use ridgepoint::{Deployment, Error, Result};
@@ -49,9 +49,9 @@ const FILES: [&str; 2] = ["config", "extra_llm_api_options"];
 ///
 /// # Errors
 /// A file that cannot be read, or is not YAML of keys and values.
-fn with_file(origin: &str, launched: &mut Launched) -> Result<()> {
-    let is_file = |key: &String| FILES.contains(&key.replace('-', "_").as_str());
-    let Some(key) = launched.arguments.keys().find(|key| is_file(key)).cloned() else { return Ok(()) };
+fn take_file(origin: &str, launched: &mut Launched, rows: &ArgumentRows) -> Result<()> {
+    let is_file = |key: &&String| FILES.contains(&spelled(key).as_str());
+    let Some(key) = launched.arguments.keys().find(is_file).cloned() else { return Ok(()) };
     let Some(Value::String(name)) = launched.arguments.remove(&key) else { return Ok(()) };
     if let Some(variable) = variable_of(&name) {
         let problem = format!("{key} = {} has the shell variable {variable}: write the path of the file", cut(&name));
@@ -60,18 +60,12 @@ fn with_file(origin: &str, launched: &mut Launched) -> Result<()> {
     let path = Path::new(&name);
     let beside = Path::new(origin).parent().map(|folder| folder.join(path));
     let path = beside.filter(|beside| !path.exists() && beside.exists()).unwrap_or_else(|| path.to_owned());
-    let text = read_text(FileKind::ServerConfig, &path)?;
-    let found = match parse_yaml(&path.display().to_string(), &text)? {
+    let file = path.display().to_string();
+    let found = match parse_yaml(&file, &read_text(FileKind::ServerConfig, &path)?)? {
         Value::Object(map) => map,
         Value::Null => Map::new(),
-        _ => {
-            return Err(Error::parse(
-                path.display().to_string(),
-                "must be keys with values, as in `max_batch_size: 512`",
-            ));
-        }
+        _ => return Err(Error::parse(file, "must be keys with values, as in `max_batch_size: 512`")),
     };
-    let rows = arguments_of(&launched.engine);
     let of_line = std::mem::take(&mut launched.arguments);
     let is_trtllm = launched.engine.is_trtllm();
     let found = if is_trtllm { with_dotted_keys(&found) } else { found };
@@ -83,8 +77,8 @@ fn with_file(origin: &str, launched: &mut Launched) -> Result<()> {
 
 /// Reads the arguments of the command that starts a server.
 fn of_launch(origin: &str, mut launched: Launched, beside: &Beside) -> Result<ServerConfig> {
-    with_file(origin, &mut launched)?;
     let rows = arguments_of(&launched.engine);
+    take_file(origin, &mut launched, &rows)?;
     let beside = &Beside { engine: launched.engine.clone(), ..beside.clone() };
     let whole = |name: String| match rows.name_of(&name) {
         None => rows.name_of_flag(&name).map_or(name, str::to_owned),
@@ -128,7 +122,7 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) 
         under.remove("num_gpu_blocks_override");
     }
     map.extend(under);
-    take_foreign(&mut map, &beside.engine).into_iter().for_each(|problem| log.problem(problem));
+    take_foreign(&mut map, &beside.engine, &rows).into_iter().for_each(|problem| log.problem(problem));
     let given = rows.read("", &map, &log);
     let server = read(origin, &given, &log);
     let (mut server, notes) = log.finish(origin, server)?;

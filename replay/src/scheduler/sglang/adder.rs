@@ -35,7 +35,7 @@ pub struct Candidate {
 pub struct Admission {
     /// Tokens that are computed in this step; 0 if it is not admitted.
     pub tokens: u32,
-    /// Why no other request is admitted in this step.
+    /// Why the step admits no further request; `None` if it may.
     pub stop: Option<Stop>,
 }
 
@@ -202,8 +202,9 @@ impl PrefillAdder {
         Admission { tokens, stop: self.stop() }
     }
 
-    /// Counts a request among those that are followed to their ends; the first one brings all others. A later one comes before the first
-    /// that has at least as many tokens to come, or else before the last.
+    /// Adds a request to the list by which free tokens are followed until all requests have ended. The first call also adds the running
+    /// and the admitted ones, sorted by the tokens to come. A later request goes before the first with at least as many to come, or, if
+    /// there is none, before the last.
     fn count_to_the_end(&mut self, lengths: RequestLengths) {
         let ratio = self.new_token_ratio;
         let state = |of: &RequestLengths| {

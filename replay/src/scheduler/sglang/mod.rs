@@ -41,6 +41,13 @@ pub(super) struct Sglang {
     rounds: u32,
 }
 
+/// Decodes that are in a step of prompts, and the blocks that they take.
+#[derive(Debug, Clone, Copy, Default)]
+struct DecodesBeside {
+    number: u32,
+    blocks: u32,
+}
+
 impl Rules for Sglang {
     fn schedule(
         &mut self,
@@ -57,15 +64,12 @@ impl Rules for Sglang {
         }
         let tries = of.chunked.is_some() || (!self.is_full && !of.waiting.queue.is_empty());
         if tries {
-            let decodes = u32::try_from(of.running.len()).unwrap_or(u32::MAX);
-            let mixes = self.options.enable_mixed_chunk && of.blocks_of_decodes() <= of.cache.pool.num_free;
-            let decodes = if mixes { decodes } else { 0 };
-            self.add_prompts(of, decodes, batch, found_cached);
+            let beside = self.decodes_beside(of);
+            self.add_prompts(of, beside, batch, found_cached);
             if !batch.requests.is_empty() {
-                batch.is_alone = decodes == 0;
-                batch.is_step = true;
+                batch.is_alone = beside.number == 0;
                 self.rounds = u32::MAX;
-                if decodes > 0 {
+                if !batch.is_alone {
                     let prompts = batch.requests.len();
                     of.decode_all(batch);
                     // As requests run: those that have their prompts come first.
@@ -90,7 +94,6 @@ impl Rules for Sglang {
             self.decay();
         }
         of.decode_all(batch);
-        batch.is_step = of.steady.len() > 0 || !batch.requests.is_empty();
     }
 
     /// New requests are taken in some rounds alone (`recv_skipper`). An idle engine takes them at once.
@@ -157,22 +160,31 @@ impl Sglang {
         }
     }
 
-    /// Adds the prompts of a round: the next chunk of the request that is computed in chunks, then waiting requests. `decodes` are in the
-    /// same step.
+    /// The decodes that join a step of prompts: all, if they may and their blocks are free.
+    fn decodes_beside(&self, of: &Scheduler<'_>) -> DecodesBeside {
+        if !self.options.enable_mixed_chunk {
+            return DecodesBeside::default();
+        }
+        let all = DecodesBeside {
+            number: u32::try_from(of.running.len()).unwrap_or(u32::MAX),
+            blocks: of.blocks_of_decodes(),
+        };
+        if all.blocks <= of.cache.pool.num_free { all } else { DecodesBeside::default() }
+    }
+
+    /// Adds the prompts of a round: the next chunk of the request that is computed in chunks, then waiting requests.
     fn add_prompts(
         &mut self,
         of: &mut Scheduler<'_>,
-        decodes: u32,
+        beside: DecodesBeside,
         batch: &mut Batch,
         found_cached: &mut dyn FnMut(u32, u32),
     ) {
         let page = of.config.block_size;
         let running = of.running.iter().map(|slot| self.lengths(of, *slot)).collect();
-        let blocks_of_decodes = if decodes > 0 { of.blocks_of_decodes() } else { 0 };
-        let free_blocks = of.cache.pool.num_free;
         let limits = (self.options.max_prefill_tokens, self.options.chunk());
-        let free = u64::from(free_blocks) * u64::from(page);
-        let mut adder = PrefillAdder::new((page, free), running, self.new_token_ratio, limits, decodes);
+        let free = u64::from(of.cache.pool.num_free) * u64::from(page);
+        let mut adder = PrefillAdder::new((page, free), running, self.new_token_ratio, limits, beside.number);
         let num_running = of.running.len();
         if let Some(slot) = of.chunked {
             let extend = of.slots[slot as usize].num_tokens() - of.slots[slot as usize].computed;
@@ -196,8 +208,8 @@ impl Sglang {
                 break;
             }
             let Some((turn, slot)) = of.waiting.after(None) else { break };
-            if of.slots[slot as usize].delivered != of.slots[slot as usize].sampled {
-                // It was retracted while one of its tokens was still to come back.
+            // One that was retracted waits for its token of a step in flight.
+            if of.slots[slot as usize].awaits_token() {
                 break;
             }
             let Some(prefix) = of.prefix_of(slot) else { break };
@@ -209,9 +221,7 @@ impl Sglang {
             if tokens == 0 {
                 break;
             }
-            let blocks = (prefix.cached + tokens).div_ceil(page).saturating_sub(prefix.held_blocks);
-            let blocks = blocks + of.cache.missing_states(&of.slots[slot as usize]) + prefix.free_hits;
-            if blocks + blocks_of_decodes > of.cache.pool.num_free {
+            if of.blocks_to_begin(slot, &prefix, tokens) + beside.blocks > of.cache.pool.num_free {
                 stop = Some(Stop::NoToken);
                 break;
             }
@@ -236,15 +246,17 @@ impl Sglang {
         };
         let mut by_output = of.running.clone();
         by_output.sort_by_key(|slot| Reverse(key(slot)));
-        let mut first = true;
-        while by_output.len() > 1 && (first || of.blocks_of_decodes() > of.cache.pool.num_free) {
-            first = false;
-            let Some(victim) = by_output.pop() else { break };
+        while by_output.len() > 1
+            && let Some(victim) = by_output.pop()
+        {
             of.running.retain(|slot| *slot != victim);
             let rank = of.slots[victim as usize].rank;
             batch.preempted.push(rank.record);
             of.lose(victim);
             of.waiting.push(victim, rank);
+            if of.blocks_of_decodes() <= of.cache.pool.num_free {
+                break;
+            }
         }
         let left = of.running.iter().map(|slot| &of.slots[*slot as usize]);
         let (outputs, most) = left.fold((0, 0), |(outputs, most), state| {

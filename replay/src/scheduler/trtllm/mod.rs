@@ -65,7 +65,6 @@ impl Rules for Trtllm {
                 of.grow_and_put(share.slot, share.tokens, batch);
             }
         }
-        batch.is_step = of.steady.len() > 0 || !batch.requests.is_empty();
     }
 
     /// Without chunks, a prompt that is longer than a step is refused.
@@ -180,9 +179,9 @@ impl Trtllm {
         let (mut passed, mut num_passed, mut blocks_passed) = (None, 0, 0);
         while all.left > 0 && of.running.len() + num_passed < of.config.max_num_seqs as usize {
             let Some((turn, slot)) = of.waiting.after(passed) else { break };
+            // One that was paused waits for its token of a step in flight.
             let state = &of.slots[slot as usize];
-            if state.delivered != state.sampled {
-                // It was paused while one of its tokens was still to come back.
+            if state.awaits_token() {
                 break;
             }
             if self.new_blocks.begin(state, block_size) {

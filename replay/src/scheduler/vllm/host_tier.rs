@@ -1,8 +1,10 @@
 //! The scheduler's part in the host's tier of KV blocks: the look-up of waiting requests, and the blocks that steps offer.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots and records within its lists")]
 
+use std::collections::VecDeque;
+
 use super::super::super::batch::Batch;
-use super::super::{Prefix, Scheduler};
+use super::super::{Prefix, Scheduler, num_steps};
 
 impl Scheduler<'_> {
     /// Gives a request blocks for what the host holds of it, and begins to load them.
@@ -19,8 +21,9 @@ impl Scheduler<'_> {
     }
 
     /// Offers the host the blocks that a step fills: those of new requests, then of running ones, then of preempted ones that run again.
-    pub(super) fn offer_to_host(&mut self, batch: &Batch, num_running: usize, in_flight: u32) {
+    pub(super) fn offer_to_host(&mut self, batch: &Batch, num_running: usize, in_flight: &VecDeque<Box<Batch>>) {
         let Some(offload) = &mut self.offload else { return };
+        let in_flight = num_steps(in_flight);
         let (slots, steady) = (&self.slots, &self.steady);
         let (running, admitted) = (0..num_running, num_running..batch.slots.len());
         let was_preempted = |at: &usize| slots[batch.slots[*at] as usize].was_preempted;

@@ -36,8 +36,6 @@ impl Rules for Vllm {
         if batch.preempted.is_empty() {
             of.schedule_waiting(batch, &mut budget, found_cached);
         }
-        batch.is_step = of.steady.len() > 0 || !batch.requests.is_empty();
-        let in_flight = in_flight.iter().filter(|step| step.is_step).count() as u32;
         of.offer_to_host(batch, num_running, in_flight);
     }
 }
@@ -85,9 +83,8 @@ impl Scheduler<'_> {
         let mut passed = None;
         while *budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
             let Some((turn, slot)) = self.waiting.after(passed) else { break };
-            let state = &self.slots[slot as usize];
-            if state.delivered != state.sampled {
-                // It was preempted while one of its tokens was still in the pipeline.
+            // One that was preempted waits for its token of a step in flight.
+            if self.slots[slot as usize].awaits_token() {
                 break;
             }
             let Some(prefix) = self.prefix_of(slot) else {
@@ -108,20 +105,16 @@ impl Scheduler<'_> {
                 passed = Some(turn);
                 continue;
             }
-            let state = &self.slots[slot as usize];
-            let Prefix { cached, held_blocks, free_hits, .. } = prefix;
-            let wanted = self.config.scheduler.chunk(state.num_tokens() - cached);
+            let wanted = self.config.scheduler.chunk(self.slots[slot as usize].num_tokens() - prefix.cached);
             if !self.config.scheduler.enable_chunked_prefill && wanted > *budget {
                 break;
             }
             let num_tokens = wanted.min(*budget);
-            let needed = (cached + num_tokens).div_ceil(self.config.block_size);
-            let new_blocks = needed.saturating_sub(held_blocks) + self.cache.missing_states(state);
-            if new_blocks + free_hits > free {
+            if self.blocks_to_begin(slot, &prefix, num_tokens) > free {
                 break;
             }
             self.waiting.take(turn);
-            self.begin(slot, cached, batch, found_cached);
+            self.begin(slot, prefix.cached, batch, found_cached);
             self.grow_and_put(slot, num_tokens, batch);
             self.running.push(slot);
             *budget -= num_tokens;
@@ -138,9 +131,8 @@ impl Scheduler<'_> {
 
     /// Whether all known tokens of a waiting request fit `free` blocks, as in vLLM's `can_fit_full_sequence`.
     fn fits_whole(&self, slot: u32, prefix: &Prefix, free: u32) -> bool {
-        let state = &self.slots[slot as usize];
-        let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);
-        blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= free
+        let uncached = self.slots[slot as usize].num_tokens() - prefix.cached;
+        self.blocks_to_begin(slot, prefix, uncached) <= free
     }
 
     /// Allocates blocks for `num_tokens` more of a running request, preempting others if needed. Returns false if the
