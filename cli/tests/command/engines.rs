@@ -66,3 +66,33 @@ fn flags_of_another_engine_name_it() {
     let line = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B";
     simulated(&["--serve-command", line, "--engine", "trtllm"]).fails(1, &["starts sglang", "give --engine sglang"]);
 }
+
+#[test]
+fn a_sweep_puts_engines_side_by_side() {
+    let folder = Folder::new();
+    let server = "[server]\nmodel = \"qwen3-8b\"\nhardware = \"h100\"\nengine = [\"vllm\", \"sglang-0.5\", \"trtllm\"]\nmax_num_seqs = [8, 64]\n";
+    let load = "[load]\nconcurrency = 16\ninput_len = 1024\noutput_len = 32\nnum_requests = 32\n";
+    let grid = folder.write("grid.toml", format!("{server}{load}"));
+    let out = folder.path("out.json");
+    let sweep = |more: &[&str]| run(&[&["sweep", &grid, "--out", &out, "--format", "json"], more].concat());
+    assert_eq!(sweep(&[]).json()["statuses"]["ok"], 6);
+    let rows: Vec<Value> = serde_json::from_str(&folder.read("out.json")).unwrap();
+    let engines: Vec<&str> = rows.iter().map(|row| row["serving_engine"].as_str().unwrap()).collect();
+    assert_eq!(engines, ["vllm-0.24", "vllm-0.24", "sglang-0.5", "sglang-0.5", "trtllm-1.3", "trtllm-1.3"]);
+    let simulated = simulated_row(&["--model", "qwen3-8b", "--engine", "sglang", "--max-num-seqs", "64"]);
+    assert_eq!(rows[3]["ttft_mean_ms"], simulated, "{}", rows[3]);
+    assert_eq!(sweep(&[]).json()["reused"], 6, "rows of each engine are known again");
+    let wrong = folder.write("wrong.toml", format!("{}{load}", server.replace("max_num_seqs", "max_prefill_tokens")));
+    run(&["sweep", &wrong, "--out", &folder.path("none.csv")])
+        .fails(1, &["max_prefill_tokens is an argument of sglang, which vllm does not have"]);
+    let unknown = folder.write("unknown.toml", format!("{}{load}", server.replace("sglang-0.5", "lmdeploy")));
+    run(&["sweep", &unknown, "--out", &folder.path("none.csv")])
+        .fails(1, &["engine = \"lmdeploy\" must be vllm, sglang or trtllm"]);
+}
+
+/// The mean TTFT of the sweep's load on a server.
+fn simulated_row(server: &[&str]) -> Value {
+    let load = ["--concurrency", "16", "--num-requests", "32", "--input-len", "1024", "--output-len", "32"];
+    let json = run(&[&["simulate", "--hardware", "h100", "--format", "json"], load.as_slice(), server].concat()).json();
+    json["stages"][0]["ttft_ms"]["mean"].clone()
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{
-    BUILD, Correction, CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, StepModel,
+    BUILD, Correction, CorrectionChoice, EfficiencyMode, Engine, Error, ErrorKind, Hardware, Model, Options, StepModel,
     engine_on,
 };
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
@@ -56,11 +56,17 @@ impl Point<'_> {
         ReplicaShare::new(self.configuration.server.value.deployment.data_parallel_size)
     }
 
+    /// The engine of the server, or that of the sweep where it names none.
+    fn engine(&self) -> Engine {
+        let of_sweep = &self.options.engine;
+        self.configuration.server.value.engine_or(of_sweep).unwrap_or_else(|_| of_sweep.clone())
+    }
+
     /// The columns that are known before anything runs.
     pub(super) fn described(&self, index: usize) -> Row {
         let (server, load, source) =
             (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
-        let engine = &self.options.engine;
+        let engine = &self.engine();
         let deployment = &match &self.model.model {
             Ok((model, _)) => server.deployment_on(model, self.hardware, engine),
             Err(_) => server.deployment.clone().on(&server.given, engine, self.hardware),
@@ -127,7 +133,7 @@ impl Point<'_> {
         row.set_engine(&engine.config);
         let latency = latency.get_or_init(|| {
             let correction = self.model.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given);
-            let options = Options { correction, ..self.options.clone() };
+            let options = Options { correction, engine: self.engine(), ..self.options.clone() };
             let steps = StepModel::with_options(model, self.hardware, &engine.deployment, &options).map_err(reason)?;
             engine.latency(steps).map_err(reason)
         });

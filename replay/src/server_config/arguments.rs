@@ -33,7 +33,24 @@ pub static SERVER_ARGUMENTS: &[Argument] = &[
     .required()
     .engines(Engines::ALL)
     .value("NAME|PATH"),
+    Argument::new(
+        ENGINE,
+        Section::Server,
+        "Serving engine of this server, whose arguments the others are: vllm, sglang or trtllm, or one with its version as sglang-0.5",
+        Kind::Own(engine),
+    )
+    .must_be("vllm, sglang or trtllm, or one with its version as sglang-0.5")
+    .engines(Engines::ALL)
+    .value("NAME")
+    .no_flag(),
 ];
+
+/// The name of the argument that says whose arguments the others are.
+pub(super) const ENGINE: &str = "engine";
+
+fn engine(value: &Value) -> Option<Value> {
+    Engine::parse(value.as_str()?, None).map(|engine| engine.to_string().into())
+}
 
 /// Number formats, and the KV cache with its tiers.
 static CACHE_ARGUMENTS: &[Argument] = &[

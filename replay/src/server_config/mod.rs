@@ -85,7 +85,7 @@ pub struct ServerConfig {
     pub sglang: SglangOptions,
     /// Arguments that only TensorRT-LLM's scheduler has.
     pub trtllm: TrtllmOptions,
-    /// The engine that a launch command starts; `None` of other texts.
+    /// The engine that the text names or starts; `None` where it does neither.
     pub engine: Option<ridgepoint::Engine>,
     /// vLLM's method of quantisation; `None` takes the checkpoint's.
     pub quantization: Option<String>,
@@ -200,13 +200,15 @@ impl ServerConfig {
         Self::from_values_with(origin, values, &Beside::default())
     }
 
-    /// Returns the engine that the text of this server starts, or `engine` where it starts none or that one.
+    /// Returns the engine that this server's text names or starts, or `engine` where it does neither, or `engine` has the version.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if `engine` names another one.
     pub fn engine_or(&self, engine: &ridgepoint::Engine) -> Result<ridgepoint::Engine> {
         match &self.engine {
-            Some(own) if own.name() == engine.name() => Ok(engine.clone()),
+            Some(own) if own.name() == engine.name() => {
+                Ok(if engine.version().is_some() { engine.clone() } else { own.clone() })
+            }
             Some(own) if *engine == ridgepoint::Engine::default() => Ok(own.clone()),
             Some(own) => {
                 let problem = format!("starts {own}, and the engine is {engine}: give --engine {}", own.name());

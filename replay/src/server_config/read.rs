@@ -5,10 +5,10 @@ use std::path::Path;
 use ridgepoint::arguments::{ArgumentRows, Given, spelled};
 use ridgepoint::input::{FileKind, Keys, Log, check, read_text};
 use ridgepoint::unstable::error::cut;
-use ridgepoint::{Deployment, Error, Result};
+use ridgepoint::{Deployment, Engine, Error, Result};
 use serde_json::{Map, Value};
 
-use super::arguments::{arguments_of, take_foreign};
+use super::arguments::{ENGINE, arguments_of, take_foreign};
 use super::launch_text::{Launched, in_manifest, in_script};
 use super::shell_variables::variable_of;
 use super::trtllm_arguments::with_dotted_keys;
@@ -104,6 +104,9 @@ fn of_launch(origin: &str, mut launched: Launched, beside: &Beside) -> Result<Se
 
 /// Reads the arguments of `map` and those beside it.
 pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) -> Result<ServerConfig> {
+    let named = beside.over.get(ENGINE).or_else(|| map.get(ENGINE)).and_then(Value::as_str);
+    let named = named.and_then(|name| Engine::parse(name, None));
+    let beside = &Beside { engine: named.clone().unwrap_or_else(|| beside.engine.clone()), ..beside.clone() };
     let (log, over) = (Log::default(), &beside.over);
     let map = &if beside.engine.is_trtllm() { with_dotted_keys(map) } else { map.clone() };
     let rows = arguments_of(&beside.engine);
@@ -126,7 +129,7 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) 
     let given = rows.read("", &map, &log);
     let server = read(origin, &given, &log);
     let (mut server, notes) = log.finish(origin, server)?;
-    server.notes = notes;
+    (server.notes, server.engine) = (notes, named);
     Ok(server)
 }
 
