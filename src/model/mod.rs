@@ -7,6 +7,7 @@ mod classes;
 mod config;
 mod context_length;
 mod derived_keys;
+mod draft;
 mod families;
 mod family;
 mod ffn;
@@ -30,6 +31,7 @@ mod weight_variant;
 mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
+pub use draft::DraftMethod;
 pub use own_sampling::{OwnSampling, SamplerWork};
 pub use sampling::SamplingParams;
 pub(crate) use shape::Model;
