@@ -25,8 +25,12 @@ pub struct Request {
     /// false for the chunks before it.
     #[serde(default = "samples_by_default")]
     pub samples: bool,
+    /// Of the scheduled tokens, those that were drafted for the step to verify (speculative decoding). A token is sampled behind each of
+    /// them, too.
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
+    pub num_draft_tokens: u8,
     #[serde(skip)]
-    padding: [u8; 3],
+    padding: [u8; 2],
 }
 
 fn samples_by_default() -> bool {
@@ -39,6 +43,7 @@ impl fmt::Debug for Request {
             .field("num_computed_tokens", &self.num_computed_tokens)
             .field("num_scheduled_tokens", &self.num_scheduled_tokens)
             .field("samples", &self.samples)
+            .field("num_draft_tokens", &self.num_draft_tokens)
             .finish()
     }
 }
@@ -47,13 +52,26 @@ impl Request {
     /// `num_scheduled_tokens` after `num_computed_tokens` in the cache.
     #[inline]
     pub const fn new(num_computed_tokens: u32, num_scheduled_tokens: u32, samples: bool) -> Self {
-        Request { num_computed_tokens, num_scheduled_tokens, samples, padding: [0; 3] }
+        Request { num_computed_tokens, num_scheduled_tokens, samples, num_draft_tokens: 0, padding: [0; 2] }
     }
 
     /// A decode: one new token after `num_computed_tokens` in the cache.
     #[inline]
     pub const fn decode(num_computed_tokens: u32) -> Self {
         Request::new(num_computed_tokens, 1, true)
+    }
+
+    /// A decode that verifies `num_draft_tokens` drafts: its own token and theirs after `num_computed_tokens` in the cache.
+    ///
+    /// ```
+    /// use ridgepoint::Request;
+    /// let verification = Request::verification(1000, 3);
+    /// assert_eq!((verification.num_scheduled_tokens, verification.is_decode()), (4, true));
+    /// ```
+    #[inline]
+    pub const fn verification(num_computed_tokens: u32, num_draft_tokens: u8) -> Self {
+        let scheduled = 1 + num_draft_tokens as u32;
+        Request { num_draft_tokens, ..Request::new(num_computed_tokens, scheduled, true) }
     }
 
     /// The last (or only) prefill chunk of a prompt: `num_scheduled_tokens`, after `num_computed_tokens` in the cache.
@@ -73,10 +91,10 @@ impl Request {
         Request::new(num_computed_tokens, num_scheduled_tokens, false)
     }
 
-    /// True for one scheduled token on top of a cache: what decode kernels run.
+    /// True for one scheduled token, and its drafts, on top of a cache: what decode kernels run.
     #[inline]
     pub const fn is_decode(&self) -> bool {
-        self.num_scheduled_tokens == 1 && self.num_computed_tokens > 0
+        self.num_scheduled_tokens == 1 + self.num_draft_tokens as u32 && self.num_computed_tokens > 0
     }
 }
 

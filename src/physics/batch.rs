@@ -19,10 +19,13 @@ pub const MAX_WINDOWS: usize = 4;
 pub struct BatchSums {
     /// Scheduled tokens: T.
     pub num_tokens: u64,
-    /// Requests that sample a token: S.
+    /// Sampled tokens: one of each request that samples, and one behind each draft. S.
     pub num_sampled: u64,
-    /// Requests with one scheduled token on top of a cache.
+    /// Requests with one scheduled token, and its drafts, on top of a cache.
     pub num_decodes: u64,
+    /// Drafts that decodes verify.
+    #[serde(skip_serializing_if = "crate::units::is_zero")]
+    pub num_draft_tokens: u64,
     /// All others: prefill chunks.
     pub num_prefills: u64,
     /// Scheduled tokens of the chunks.
@@ -42,6 +45,8 @@ pub struct BatchSums {
 pub struct WindowSums {
     /// Keys that decodes see, their own included.
     pub decode_kv_tokens: u64,
+    /// Of these, the keys that the drafts of a decode see again: all but those of its last token.
+    pub draft_kv_tokens: u64,
     /// Keys that chunks read at least once.
     pub prefill_kv_tokens: u64,
     /// Visible (query, key) pairs per head of chunks.
@@ -90,6 +95,12 @@ impl BatchSums {
         Ok(sums)
     }
 
+    /// Rows of decodes: one for each, and one for each draft.
+    #[inline(always)]
+    pub fn decode_rows(&self) -> u64 {
+        self.num_decodes + self.num_draft_tokens
+    }
+
     /// Requests in the batch.
     pub fn num_requests(&self) -> u64 {
         self.num_decodes + self.num_prefills
@@ -122,6 +133,9 @@ impl BatchSums {
         self.num_tokens += u64::from(query);
         self.num_sampled += u64::from(request.samples);
         let is_decode = request.is_decode();
+        if request.num_draft_tokens > 0 {
+            self.add_drafts(request, windows);
+        }
         if is_decode {
             self.num_decodes += 1;
         } else {
@@ -132,12 +146,31 @@ impl BatchSums {
         }
         for (sum, window) in self.windows.iter_mut().zip(windows) {
             let seen = visible_tokens(*window, query, computed);
-            if is_decode {
+            if is_decode && query == 1 {
                 sum.decode_kv_tokens += seen;
-            } else {
+            } else if !is_decode {
                 sum.prefill_kv_tokens += seen;
                 sum.prefill_pairs += visible_pairs(*window, query, computed);
             }
+        }
+    }
+
+    /// Adds what drafts add to a request: their samples, and to a decode the keys that each of its tokens sees.
+    #[cold]
+    fn add_drafts(&mut self, request: &Request, windows: &[Window]) {
+        let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
+        if request.samples {
+            self.num_sampled += u64::from(request.num_draft_tokens);
+        }
+        if !request.is_decode() {
+            return;
+        }
+        self.num_draft_tokens += u64::from(request.num_draft_tokens);
+        for (sum, window) in self.windows.iter_mut().zip(windows) {
+            let last = visible_tokens(*window, 1, computed.saturating_add(query - 1));
+            let earlier: u64 = (0..query - 1).map(|at| visible_tokens(*window, 1, computed.saturating_add(at))).sum();
+            sum.decode_kv_tokens += last + earlier;
+            sum.draft_kv_tokens += earlier;
         }
     }
 
@@ -147,6 +180,7 @@ impl BatchSums {
             (&mut self.num_tokens, other.num_tokens),
             (&mut self.num_sampled, other.num_sampled),
             (&mut self.num_decodes, other.num_decodes),
+            (&mut self.num_draft_tokens, other.num_draft_tokens),
             (&mut self.num_prefills, other.num_prefills),
             (&mut self.prefill_tokens, other.prefill_tokens),
             (&mut self.prefill_context_tokens, other.prefill_context_tokens),
@@ -157,6 +191,7 @@ impl BatchSums {
         self.prefill_squared_tokens = self.prefill_squared_tokens.wrapping_sub(other.prefill_squared_tokens);
         for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
             mine.decode_kv_tokens = mine.decode_kv_tokens.wrapping_sub(theirs.decode_kv_tokens);
+            mine.draft_kv_tokens = mine.draft_kv_tokens.wrapping_sub(theirs.draft_kv_tokens);
             mine.prefill_kv_tokens = mine.prefill_kv_tokens.wrapping_sub(theirs.prefill_kv_tokens);
             mine.prefill_pairs = mine.prefill_pairs.wrapping_sub(theirs.prefill_pairs);
         }

@@ -46,8 +46,12 @@ pub struct Captures {
 /// 32, 64, 128 and powers of two, which a batch must meet; with `enable_padding` 1, 2, 4, multiples of 8 to 128, powers of two. Other steps of
 /// both are eager.
 ///
+/// Where a decode verifies k drafts, it has 1 + k tokens. vLLM's sizes are rounded up to multiples of these and the default limit is
+/// `min(2·max_num_seqs·(1 + k), 512)`; the other engines' sizes count requests, of SGLang 1 to 8, even ones to 32, multiples of 4 to 64, of 8
+/// to 256, of 16 from there.
+///
 /// # Source
-/// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), defaults without speculative decoding. SGLang 0.5.9, `ServerArgs`
+/// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), since 0.13. SGLang 0.5.9, `ServerArgs`
 /// (`server_args.py`). TensorRT-LLM 1.2, `CudaGraphConfig` (`llmapi/llm_args.py`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaGraphs {
@@ -60,6 +64,8 @@ pub struct CudaGraphs {
     sizes: SizesOf,
     /// How a step is launched that no size holds.
     uncaptured: GraphMode,
+    /// Tokens of a decode: one, and its drafts.
+    tokens_of_decode: u64,
 }
 
 /// Captured sizes by default.
@@ -67,6 +73,7 @@ pub struct CudaGraphs {
 enum SizesOf {
     Vllm,
     Sglang,
+    SglangVerifying,
     Trtllm { enable_padding: bool },
 }
 
@@ -77,6 +84,9 @@ impl SizesOf {
             (SizesOf::Trtllm { enable_padding: false }, 33..) => tokens.is_power_of_two().then_some(tokens),
             (SizesOf::Trtllm { enable_padding: false }, _) => Some(tokens.max(1)),
             (SizesOf::Trtllm { .. }, 129..) => Some(tokens.next_power_of_two()),
+            (SizesOf::SglangVerifying, 3..=8) => Some(tokens),
+            (SizesOf::SglangVerifying, 9..=32) => Some(tokens.next_multiple_of(2)),
+            (SizesOf::SglangVerifying, 33..=64) => Some(tokens.next_multiple_of(4)),
             (_, 0..=2) => Some(tokens.max(1)),
             (_, 3..=4) => Some(4),
             (SizesOf::Sglang, 5..=16) => Some(tokens.next_multiple_of(4)),
@@ -106,13 +116,17 @@ impl CudaGraphs {
             CudagraphMode::FullDecodeOnly if has_full => [Full, None],
             CudagraphMode::Full | CudagraphMode::FullDecodeOnly => [None; 2],
         };
+        let tokens_of_decode = 1 + u64::from(deployment.num_speculative_tokens);
+        let most_decodes = 2 * u64::from(deployment.max_num_seqs) * tokens_of_decode;
         let (sizes, by_default) = match engine.name() {
+            "sglang" if tokens_of_decode > 1 => (SizesOf::SglangVerifying, MAX_DECODES_SGLANG.into()),
             "sglang" => (SizesOf::Sglang, MAX_DECODES_SGLANG.into()),
             "trtllm" => (SizesOf::Trtllm { enable_padding: deployment.enable_padding }, TRTLLM_GRAPH_SIZE.into()),
-            _ => (SizesOf::Vllm, (2 * u64::from(deployment.max_num_seqs)).min(MAX_CAPTURE_TOKENS)),
+            _ => (SizesOf::Vllm, most_decodes.min(MAX_CAPTURE_TOKENS)),
         };
         let limit = deployment.cudagraph_capture_sizes.last().copied().or(deployment.max_cudagraph_capture_size);
         let limit = limit.map_or(by_default, u64::from);
+        let limit = if engine.is_vllm() { limit } else { limit * tokens_of_decode };
         let captures = modes.iter().any(|mode| matches!(mode, Full | Piecewise));
         CudaGraphs {
             modes,
@@ -120,6 +134,7 @@ impl CudaGraphs {
             given: deployment.cudagraph_capture_sizes.clone(),
             sizes,
             uncaptured,
+            tokens_of_decode,
         }
     }
 
@@ -136,11 +151,19 @@ impl CudaGraphs {
     /// ```
     pub fn padded_tokens(&self, tokens: u64) -> Option<u64> {
         let limit = self.limit_tokens.filter(|limit| tokens <= *limit)?;
-        if !self.given.is_empty() {
-            let at = self.given.partition_point(|size| u64::from(*size) < tokens);
-            return self.given.get(at).map(|size| u64::from(*size));
-        }
-        let padded = self.sizes.next(tokens)?;
+        // vLLM's sizes are tokens, rounded up to whole decodes; the others' are decodes.
+        let of_decode = self.tokens_of_decode;
+        let (least, unit) = match self.sizes {
+            SizesOf::Vllm => ((tokens.div_ceil(of_decode).max(1) - 1) * of_decode + 1, 1),
+            _ => (tokens.div_ceil(of_decode), of_decode),
+        };
+        let size = if self.given.is_empty() {
+            self.sizes.next(least)?
+        } else {
+            let at = self.given.partition_point(|size| u64::from(*size) < least);
+            self.given.get(at).map(|size| u64::from(*size))?
+        };
+        let padded = (size * unit).next_multiple_of(of_decode);
         (padded <= limit).then_some(padded)
     }
 
@@ -166,7 +189,7 @@ impl CudaGraphs {
     pub fn captures(&self, max_num_seqs: u32) -> Captures {
         let sizes = self.sizes();
         let all = sizes.len() as u64;
-        let of_decodes = sizes.iter().filter(|tokens| **tokens <= u64::from(max_num_seqs)).count() as u64;
+        let of_decodes = sizes.iter().filter(|tokens| **tokens <= u64::from(max_num_seqs) * self.tokens_of_decode).count() as u64;
         match self.modes {
             [GraphMode::Full, GraphMode::Full] => Captures { piecewise: 0, full: all },
             [GraphMode::Full, GraphMode::Piecewise] => Captures { piecewise: all, full: of_decodes },
@@ -286,6 +309,26 @@ mod tests {
         assert_eq!(padded, [Some(3), Some(3), Some(100), Some(700), Some(700), None]);
         let limited = Deployment { max_cudagraph_capture_size: Some(20), ..Deployment::default() };
         assert_eq!(CudaGraphs::new(&limited, true, &vllm()).sizes(), [1, 2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn sizes_hold_whole_verifications() {
+        let of = |engine: &str, num_speculative_tokens| {
+            let deployment = Deployment { num_speculative_tokens, max_num_seqs: 64, ..Deployment::default() };
+            CudaGraphs::new(&deployment, true, &Engine::parse(engine, None).expect("an engine"))
+        };
+        // 1, 2, 4, 8, 16, … rounded up to multiples of 3, up to 2 · 64 · 3 = 384.
+        assert_eq!(of("vllm", 2).sizes().get(..6), Some(&[3, 6, 9, 18, 24, 33][..]));
+        assert_eq!([5, 9, 10, 384, 385].map(|tokens| of("vllm", 2).padded_tokens(tokens)), [
+            Some(6),
+            Some(9),
+            Some(18),
+            Some(384),
+            None
+        ]);
+        // 9 requests of 4 tokens are padded to 10 requests.
+        assert_eq!(of("sglang", 3).padded_tokens(36), Some(40));
+        assert_eq!([of("trtllm", 1).padded_tokens(62), of("trtllm", 1).padded_tokens(66)], [Some(62), None]);
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl StepPlan {
     pub(crate) fn step<'a>(&self, batch: &'a BatchSums) -> PaddedStep<'a> {
         let padded_tokens = self.padded_tokens(batch);
         let is_padded = batch.is_decode_only() && self.graph_mode(batch) == GraphMode::Full;
-        let decode_rows = if is_padded { padded_tokens } else { batch.num_decodes };
+        let decode_rows = if is_padded { padded_tokens } else { batch.decode_rows() };
         PaddedStep { batch, padded_tokens, decode_rows, activation: self.activation }
     }
 

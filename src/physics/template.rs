@@ -135,7 +135,7 @@ impl KernelTemplate {
                 (attention(step, &heads, query_tokens, kv_tokens, pairs), kernel)
             }
             KernelTemplate::AttentionDecode { heads, window_index } => {
-                let num_requests = Some(step.batch.num_decodes).filter(|number| *number > 0)?;
+                let num_requests = Some(step.batch.decode_rows()).filter(|number| *number > 0)?;
                 let kv_tokens = step.batch.windows.get(window_index)?.decode_kv_tokens;
                 let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens };
                 compute_dtype = score_dtype(&heads, compute_dtype);
@@ -180,11 +180,12 @@ fn attention(step: &PaddedStep<'_>, heads: &AttentionHeads, query_tokens: u64, k
 
 /// Work and shape of one call of `kernel` over a batch; `None` if the batch has no tokens for it. Padding has no state to read.
 pub(crate) fn state_call(kernel: StateKernel, heads: StateHeads, batch: &BatchSums) -> Option<(Work, Kernel)> {
-    let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, num_decodes, .. } = *batch;
+    let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, .. } = *batch;
+    let decode_rows = batch.decode_rows();
     let (num_requests, num_tokens, squared_tokens) = if kernel.is_prefill() {
         (num_prefills, prefill_tokens, real_wide(prefill_squared_tokens))
     } else {
-        (num_decodes, num_decodes, real(num_decodes))
+        (decode_rows, decode_rows, real(decode_rows))
     };
     let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
     let shape = StateShape { kernel, heads, requests: real(num_requests), tokens: real(num_tokens) };

@@ -6,6 +6,7 @@
 //! `correction`, `kv_capacity`, `model`, `hardware`, `deployment`.
 
 mod assumption;
+mod draft_reads;
 mod fast;
 mod gpu_notes;
 mod host_reads;
@@ -34,6 +35,7 @@ use crate::request::Request;
 use crate::units::real;
 
 use assumption::Assumption;
+use draft_reads::DraftReads;
 use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
 use gpu_notes::{gpu_notes, weights_that_do_not_fit};
@@ -78,6 +80,7 @@ pub struct StepModel {
     host_reads: Option<HostReads>,
     /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
     shared_reads: Vec<Option<SharedReads>>,
+    draft_reads: DraftReads,
     correction: Option<Arc<Correction>>,
     /// Assumptions about the GPU that widen the interval.
     assumptions: Vec<Assumption>,
@@ -179,6 +182,7 @@ impl StepModel {
         let mut steps = StepModel {
             tables: None,
             shared_reads: shared_reads(&plan, &timers, hardware),
+            draft_reads: DraftReads::new(&plan, &timers),
             is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
             correction,
@@ -278,9 +282,13 @@ impl StepModel {
         steps
     }
 
-    /// Leaves out keys that decodes need not read from memory, as `shared_kv_tokens` of them are read by another request too.
+    /// Leaves out keys that decodes need not read from memory: those that their drafts see again, and `shared_kv_tokens` that are read by
+    /// another request too.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is a count")]
     fn share(&self, sums: &mut BatchSums, shared_kv_tokens: u64) {
+        if sums.num_draft_tokens > 0 {
+            self.draft_reads.leave_out(sums);
+        }
         if shared_kv_tokens == 0 {
             return;
         }

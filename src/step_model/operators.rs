@@ -243,7 +243,7 @@ impl StepModel {
         [
             (Term::Steps, 1.0),
             (Term::Layers, layers),
-            (Term::Requests, batch.num_requests() as f64),
+            (Term::Requests, (batch.decode_rows() + batch.num_prefills) as f64),
             (Term::PromptTokens, batch.prefill_tokens as f64),
             (Term::PrefillRequests, batch.num_prefills as f64),
             (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),

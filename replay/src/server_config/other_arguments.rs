@@ -263,7 +263,6 @@ pub static NOT_MODELLED: &[Argument] = &[
         "is not needed: GPUs beyond those of a link are reached over the network of the hardware file",
     )
     .off(&["1"]),
-    Argument::not_modelled("num_speculative_tokens", SPECULATION),
     Argument::not_modelled(
         "replicas",
         "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",

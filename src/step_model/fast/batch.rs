@@ -58,7 +58,9 @@ impl StepRequests for &RequestColumns<'_> {
 impl StepRequests for &StepState {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
-        steps.time_us_of_sums(self.sums())
+        let mut sums = *self.sums();
+        steps.share(&mut sums, 0);
+        steps.time_us_of_sums(&sums)
     }
 }
 
@@ -170,6 +172,9 @@ impl<L: Layout> WithSimd for MixedStep<'_, L> {
         match &steps.plan.windows[..] {
             [Window::Full] => Summed { windows: &[Window::Full], requests, sums: &mut sums }.with_simd(simd),
             windows => simd.vectorize(Summed { windows, requests, sums: &mut sums }),
+        }
+        if sums.num_draft_tokens > 0 {
+            steps.share(&mut sums, 0);
         }
         if sums.num_prefills == 0 {
             return steps.time_us_of_sums(&sums);

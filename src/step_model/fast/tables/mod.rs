@@ -193,7 +193,7 @@ impl StepTables {
     /// Time of a step, µs. Returns `None` for a batch beyond the tables.
     #[inline]
     pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
-        match (sums.num_decodes, sums.num_prefills) {
+        match (sums.decode_rows(), sums.num_prefills) {
             (0, 0) => Some(0.0),
             (num_requests, 0) => self
                 .decodes_us(num_requests, sums.num_sampled, |window| Some(sums.windows.get(window)?.decode_kv_tokens)),
@@ -241,7 +241,7 @@ impl StepTables {
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
     #[inline(always)]
     pub(super) fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
-        let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
+        let (num_decodes, num_chunks) = (sums.decode_rows(), sums.num_prefills);
         let mut total = self.by_tokens.at(sums.num_tokens)?;
         total.add(self.by_sampled.at(sums.num_sampled)?);
         let (tokens, context) = (sums.prefill_tokens, sums.prefill_context_tokens);
