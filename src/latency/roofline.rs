@@ -62,7 +62,7 @@ impl CalibratedRoofline {
 
 impl LatencyModel for CalibratedRoofline {
     fn step_time_us(&self, step: &Step<'_>) -> f64 {
-        self.steps.step_time_us(step)
+        self.steps.step_time_us(step) + self.steps.draft_time_us(step)
     }
 
     fn host(&self) -> HostTimes {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::context_length::context_length;
+use super::draft::MTP_NOTE;
 use super::family::{AttentionRule, Family, FfnRule};
 use super::other_methods::refuse_mlx;
 use super::quantisation::Quantisation;
@@ -198,6 +199,9 @@ fn with_defaults(text: &Keys<'_>, family: &Family, model_type: &str, is_nested: 
     map
 }
 
+/// Keys with the number of layers for multi-token prediction.
+const MTP_KEYS: [&str; 3] = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
+
 /// A configuration of a supported family, while it is read.
 struct ConfigReader<'a> {
     name: &'a str,
@@ -257,6 +261,9 @@ impl ConfigReader<'_> {
             sampling: self.sampling(),
             notes: Vec::new(),
             is_noted_as_plain,
+            num_mtp_layers: MTP_KEYS.iter().filter_map(|key| text.get(key)?.as_u64()).max().unwrap_or(0),
+            draft: None,
+            head: None,
         }
     }
 
@@ -343,9 +350,9 @@ impl ConfigReader<'_> {
     fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool, towers: &Towers) -> bool {
         let log = self.text.log;
         self.note_towers(towers);
-        for key in ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"] {
+        for key in MTP_KEYS {
             if self.text.get(key).is_some_and(is_set) {
-                log.note(format!("the layers for multi-token prediction ({key}) are not predicted"));
+                log.note(format!("{MTP_NOTE} ({key}) are not predicted"));
             }
         }
         let mut note = None;

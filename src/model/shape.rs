@@ -1,8 +1,11 @@
 //! The shape of a model: its layers, their sizes, and how their weights are stored. This file holds data alone; `config`
 //! constructs it.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
+use super::draft::DraftHead;
 use super::sampling::SamplingParams;
 use crate::dtype::{DType, WeightFormat};
 
@@ -293,6 +296,15 @@ pub struct Model {
     /// A note says that a name promises a quantisation which the checkpoint lacks.
     #[serde(skip)]
     pub(crate) is_noted_as_plain: bool,
+    /// Layers for multi-token prediction that the checkpoint has.
+    #[serde(skip)]
+    pub(crate) num_mtp_layers: u64,
+    /// What drafts tokens for this model on the same GPUs (speculative decoding); `None` without.
+    #[serde(skip)]
+    pub draft: Option<Arc<Model>>,
+    /// This model is a head over the hidden states of another one.
+    #[serde(skip)]
+    pub(crate) head: Option<DraftHead>,
 }
 
 impl Model {

@@ -189,7 +189,8 @@ impl CudaGraphs {
     pub fn captures(&self, max_num_seqs: u32) -> Captures {
         let sizes = self.sizes();
         let all = sizes.len() as u64;
-        let of_decodes = sizes.iter().filter(|tokens| **tokens <= u64::from(max_num_seqs) * self.tokens_of_decode).count() as u64;
+        let of_decodes =
+            sizes.iter().filter(|tokens| **tokens <= u64::from(max_num_seqs) * self.tokens_of_decode).count() as u64;
         match self.modes {
             [GraphMode::Full, GraphMode::Full] => Captures { piecewise: 0, full: all },
             [GraphMode::Full, GraphMode::Piecewise] => Captures { piecewise: all, full: of_decodes },
@@ -319,13 +320,10 @@ mod tests {
         };
         // 1, 2, 4, 8, 16, … rounded up to multiples of 3, up to 2 · 64 · 3 = 384.
         assert_eq!(of("vllm", 2).sizes().get(..6), Some(&[3, 6, 9, 18, 24, 33][..]));
-        assert_eq!([5, 9, 10, 384, 385].map(|tokens| of("vllm", 2).padded_tokens(tokens)), [
-            Some(6),
-            Some(9),
-            Some(18),
-            Some(384),
-            None
-        ]);
+        assert_eq!(
+            [5, 9, 10, 384, 385].map(|tokens| of("vllm", 2).padded_tokens(tokens)),
+            [Some(6), Some(9), Some(18), Some(384), None]
+        );
         // 9 requests of 4 tokens are padded to 10 requests.
         assert_eq!(of("sglang", 3).padded_tokens(36), Some(40));
         assert_eq!([of("trtllm", 1).padded_tokens(62), of("trtllm", 1).padded_tokens(66)], [Some(62), None]);

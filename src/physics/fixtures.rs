@@ -86,6 +86,9 @@ fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Ve
         sampling: Some(SamplingParams::default()),
         notes: Vec::new(),
         is_noted_as_plain: false,
+        num_mtp_layers: 0,
+        draft: None,
+        head: None,
         tower_params: None,
     }
 }

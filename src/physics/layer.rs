@@ -129,11 +129,21 @@ pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine,
 }
 
 /// Operators outside the layers: those before the first, those after the last up to the logits.
-pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<Template>, Vec<Template>) {
+///
+/// `inputs` vectors of the hidden size are projected to the input of a draft head; none of other models.
+pub(super) fn ends(
+    (vocab, lm_head): (u64, WeightFormat),
+    inputs: u64,
+    context: Context,
+) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
     let bytes = activation.bytes();
     let mut before = vec![Template::elementwise(Embedding, Rows::Padded, small::in_place_bytes(hidden, bytes), 1)];
     before.extend(all_reduce(EmbeddingAllReduce, context, 1));
+    if inputs > 0 {
+        // Every rank has the whole matrix.
+        before.push(Template::gemm(Matrix::new(InProj, hidden, inputs * hidden, WeightFormat::Plain(activation))));
+    }
     let head = lm_head_matrix(vocab, lm_head, context);
     let mut after = stage_hand_over(context);
     after.push(Template::elementwise(FinalNorm, Rows::Padded, small::norm_bytes(1, hidden, bytes), 1));

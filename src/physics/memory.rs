@@ -71,14 +71,32 @@ impl Memory {
         let all_layers: f64 = model.layers.iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
         let towers = if deployment.language_model_only { 0.0 } else { tower_bytes(model) };
         let ends = |stage: usize| end_weight_bytes(model, towers, context, stage == 0, stage + 1 == split.len());
-        let weight_bytes_per_stage = split
+        let weight_bytes_per_stage: Vec<f64> = split
             .iter()
             .enumerate()
             .map(|(stage, layers)| all_layers * *layers as f64 / num_layers + ends(stage))
             .collect();
         let most_layers = split.iter().copied().max().unwrap_or(0) as f64 / num_layers;
         let (kv_cache, state) = (kv_cache(model, context, most_layers), state(model, context, most_layers));
-        Ok(Memory { weight_bytes_per_stage, kv_cache, state })
+        let memory = Memory { weight_bytes_per_stage, kv_cache, state };
+        match &model.draft {
+            Some(draft) if deployment.num_speculative_tokens > 0 => Ok(memory.with(&Memory::new(draft, deployment)?)),
+            _ => Ok(memory),
+        }
+    }
+
+    /// Adds what drafts tokens, on the same ranks.
+    fn with(mut self, draft: &Memory) -> Self {
+        for (bytes, of_draft) in self.weight_bytes_per_stage.iter_mut().zip(&draft.weight_bytes_per_stage) {
+            *bytes += of_draft;
+        }
+        for kind in &draft.kv_cache {
+            match self.kv_cache.iter_mut().find(|known| known.window == kind.window) {
+                Some(known) => known.bytes_per_token += kind.bytes_per_token,
+                None => self.kv_cache.push(*kind),
+            }
+        }
+        self
     }
 
     /// Weights of the rank that holds most.
@@ -137,6 +155,10 @@ fn end_weight_bytes(model: &Model, tower_bytes: f64, context: Context, is_first:
     let embedding = if is_first { elements * context.activation.bytes() } else { 0.0 };
     let shared = is_first && model.tie_word_embeddings;
     let head = if is_last && !shared { elements * model.lm_head_weights.bytes_per_weight() } else { 0.0 };
+    if let Some(of) = model.head {
+        let inputs = (of.inputs * context.hidden * context.hidden) as f64 * context.activation.bytes();
+        return norm + inputs + if of.has_lm_head { head } else { 0.0 };
+    }
     // Engines split the matrices of towers over the tensor-parallel ranks of the first stage.
     let towers = if is_first { tower_bytes / context.ranks.tensor as f64 } else { 0.0 };
     norm + embedding + head + towers

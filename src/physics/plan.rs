@@ -108,7 +108,8 @@ impl StepPlan {
         let sampling = sampler::defaults(model, deployment, engine);
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
-        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, context);
+        let (before, after) =
+            layer::ends((model.vocab_size, model.lm_head_weights), model.head.map_or(0, |head| head.inputs), context);
         let (logit_bytes, hidden_bytes) =
             (context.activation.bytes(), context.hidden as f64 * context.activation.bytes());
         let sampler = Sampler::new(engine, model.vocab_size, logit_bytes, hidden_bytes);

@@ -7,6 +7,7 @@
 
 mod assumption;
 mod draft_reads;
+mod drafting;
 mod fast;
 mod gpu_notes;
 mod host_reads;
@@ -36,6 +37,7 @@ use crate::units::real;
 
 use assumption::Assumption;
 use draft_reads::DraftReads;
+use drafting::Drafting;
 use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
 use gpu_notes::{gpu_notes, weights_that_do_not_fit};
@@ -81,6 +83,8 @@ pub struct StepModel {
     /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
     shared_reads: Vec<Option<SharedReads>>,
     draft_reads: DraftReads,
+    /// Steps of what drafts tokens on the same ranks.
+    draft: Option<Arc<Drafting>>,
     correction: Option<Arc<Correction>>,
     /// Assumptions about the GPU that widen the interval.
     assumptions: Vec<Assumption>,
@@ -183,6 +187,7 @@ impl StepModel {
             tables: None,
             shared_reads: shared_reads(&plan, &timers, hardware),
             draft_reads: DraftReads::new(&plan, &timers),
+            draft: Drafting::new(model, hardware, deployment, options)?.map(Arc::new),
             is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
             correction,

@@ -91,7 +91,7 @@ impl StepModel {
     }
 
     #[inline]
-    fn time_us_of_sums(&self, sums: &BatchSums) -> f64 {
+    pub(in crate::step_model) fn time_us_of_sums(&self, sums: &BatchSums) -> f64 {
         match self.tables.as_ref().and_then(|tables| tables.time_us(sums)) {
             Some(time_us) => time_us,
             None => self.time_us_by_operator(sums),

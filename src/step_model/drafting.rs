@@ -1,0 +1,57 @@
+//! The passes that draft tokens behind a step (speculative decoding).
+//!
+//! The first pass runs over all tokens of the step, whose hidden states are new; each later one over one token of every request. Uses
+//! `model`, `physics`.
+
+use super::{CorrectionChoice, Options, StepModel};
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::hardware::Hardware;
+use crate::model::Model;
+use crate::physics::BatchSums;
+use crate::request::Request;
+use crate::step::Step;
+use crate::units::real;
+
+/// What drafts, and how many tokens for each request.
+#[derive(Debug, Clone)]
+pub(super) struct Drafting {
+    steps: StepModel,
+    num_draft_tokens: u64,
+}
+
+impl Drafting {
+    /// `None` for a model without a draft, or a deployment without speculative decoding.
+    pub(super) fn new(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        options: &Options,
+    ) -> Result<Option<Self>> {
+        let num_draft_tokens = u64::from(deployment.num_speculative_tokens);
+        let Some(draft) = model.draft.as_ref().filter(|_| num_draft_tokens > 0) else { return Ok(None) };
+        // Corrections were fitted on whole steps.
+        let options = Options { correction: CorrectionChoice::None, ..options.clone() };
+        let steps = StepModel::with_options(draft, hardware, deployment, &options)?;
+        Ok(Some(Drafting { steps, num_draft_tokens }))
+    }
+}
+
+impl StepModel {
+    /// Time behind a step to draft tokens for its requests that sample, µs; 0 without a draft. Not a part of
+    /// [`step_time_us`](StepModel::step_time_us).
+    ///
+    /// # Approximations
+    /// - Passes take what their kernels take, and no less than the host needs to launch them. Work of the host between them (inputs of the
+    ///   next pass, sampling) was not measured and is left out.
+    pub fn draft_time_us(&self, step: &Step<'_>) -> f64 {
+        let Some(draft) = &self.draft else { return 0.0 };
+        let first_us = draft.steps.step_time_us(step.requests);
+        let mut sums = BatchSums::default();
+        for request in step.requests.iter().filter(|request| request.samples) {
+            let computed = request.num_computed_tokens.saturating_add(request.num_scheduled_tokens);
+            sums.add_request(&Request::decode(computed), &draft.steps.plan.windows);
+        }
+        first_us + real(draft.num_draft_tokens - 1) * draft.steps.time_us_of_sums(&sums)
+    }
+}
