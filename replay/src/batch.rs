@@ -11,6 +11,8 @@ pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
     pub(super) slots: Vec<u32>,
     pub(super) records: Vec<u32>,
+    /// Output tokens that each request gets; empty where a request that samples gets one.
+    pub(super) outputs: Vec<u32>,
     /// Records of the preempted requests.
     pub(super) preempted: Vec<u32>,
     /// Number of preempted requests that run again from this step on.
@@ -34,6 +36,7 @@ impl Batch {
         self.requests.clear();
         self.slots.clear();
         self.records.clear();
+        self.outputs.clear();
         self.preempted.clear();
         self.num_resumed = 0;
         self.steady.clear();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::engine_rules::EngineRules;
 use super::offload::KvOffload;
 use super::scheduler_options::SchedulerOptions;
+use super::speculation::Speculation;
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
 pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
@@ -43,6 +44,9 @@ pub struct EngineConfig {
     /// The engine whose rules put steps together.
     #[serde(default, skip_serializing_if = "EngineRules::is_vllm")]
     pub rules: EngineRules,
+    /// Speculative decoding; `None` without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<Speculation>,
     /// KV blocks in host memory; `None` without such a tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_offload: Option<KvOffload>,
@@ -108,6 +112,7 @@ impl EngineConfig {
             scheduler: SchedulerOptions::default(),
             pipeline_parallel_size: deployment.pipeline_parallel_size,
             rules: EngineRules::Vllm,
+            speculation: None,
             kv_offload: None,
         }
     }
@@ -133,6 +138,11 @@ impl EngineConfig {
             window_blocks: self.window_blocks,
             block_size: self.block_size.max(1),
         }
+    }
+
+    /// Number of drafts that a decode verifies; 0 without speculative decoding.
+    pub fn num_speculative_tokens(&self) -> u32 {
+        self.speculation.as_ref().map_or(0, Speculation::num_speculative_tokens)
     }
 
     /// Lowers the longest context to what the blocks hold, and says so if it was longer.
@@ -195,6 +205,7 @@ impl EngineConfig {
                 ));
             }
         }
+        problems.extend(self.speculation.iter().flat_map(Speculation::problems));
         problems.extend(self.offload_problems());
         problems.extend(self.rules.problems(self));
         if problems.is_empty() { Ok(()) } else { Err(Error::invalid("engine", problems)) }
@@ -206,6 +217,7 @@ impl EngineConfig {
         let unsupported = [
             (!self.scheduler.enable_prefix_caching, "enable_prefix_caching = false"),
             (self.pipeline_parallel_size > 1, "pipeline_parallel_size above 1"),
+            (self.speculation.is_some(), "speculative decoding"),
             (self.state_blocks_per_request > 0, "a model whose layers keep a state"),
         ];
         let named = unsupported.iter().filter(|(is_set, _)| *is_set);

@@ -52,6 +52,14 @@ impl EngineRules {
             (config.pipeline_parallel_size > 1, "pipeline stages"),
         ];
         let named = unsupported.iter().filter(|(is_set, _)| *is_set);
+        let drafts = config.num_speculative_tokens();
+        if matches!(self, EngineRules::Trtllm(_)) && config.max_num_batched_tokens <= drafts {
+            problems.push(format!(
+                "max_num_batched_tokens = {} has no room for a token and its {drafts} drafts: give at least {}",
+                config.max_num_batched_tokens,
+                drafts + 1
+            ));
+        }
         problems
             .extend(named.map(|(_, what)| format!("{}'s scheduler is not modelled together with {what}", self.name())));
         problems

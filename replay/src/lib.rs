@@ -51,6 +51,7 @@
 //! | `resource` | what a latency would fall with |
 //! | `engine`, `clock`, `load_state` | the loop over steps, its clock, and whether it keeps up with its load |
 //! | `scheduler`, `scheduler_options`, `waiting`, `slot`, `batch` | scheduling rules of vLLM, SGLang and TensorRT-LLM, requests that wait and run |
+//! | `speculation` | how many drafts of a step are accepted |
 //! | `kv_cache`, `block_pool`, `prefix`, `offload` | KV blocks on the GPU, shared prefixes, tiers on host and disk |
 //! | `fast_forward` | steps without a change of the batch, taken at once |
 //! | [`server_config`], [`workload`], [`cold_start`] | the server of an experiment, the load of its clients, its start |
@@ -105,6 +106,7 @@ mod scheduler;
 mod scheduler_options;
 mod sglang_options;
 mod slot;
+mod speculation;
 mod spread;
 mod trtllm_options;
 mod waiting;
@@ -129,5 +131,6 @@ pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
 pub use resource::{Resource, ResourceSampler};
 pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
 pub use sglang_options::{SGLANG_SCHEDULER_ARGUMENTS, SglangOptions};
+pub use speculation::Speculation;
 pub use spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
 pub use trtllm_options::{CapacitySchedulerPolicy, ContextChunkingPolicy, TRTLLM_SCHEDULER_ARGUMENTS, TrtllmOptions};

@@ -99,6 +99,12 @@ pub struct EngineCounters {
     pub cached_tokens: u64,
     /// Number of preemptions.
     pub preemptions: u64,
+    /// Decodes that verified drafts.
+    #[serde(skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub verifications: u64,
+    /// Drafts that they accepted.
+    #[serde(skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub accepted_tokens: u64,
     /// Maximum length of the running queue.
     pub max_running: u32,
     /// Maximum length of the waiting queue.

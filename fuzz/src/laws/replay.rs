@@ -51,6 +51,7 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
         },
         pipeline_parallel_size: from.int_in_range(1..=3)?,
         rules: EngineRules::Vllm,
+        speculation: None,
         kv_offload: None,
     };
     Ok(config)

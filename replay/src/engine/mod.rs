@@ -355,12 +355,15 @@ impl Engine<'_> {
             any_finished = true;
         }
         let mut equal_gaps = EqualGaps::default();
-        for ((request, slot), record) in step.requests.iter().zip(&step.slots).zip(&step.records) {
+        for (at, ((request, slot), record)) in step.requests.iter().zip(&step.slots).zip(&step.records).enumerate() {
             if !request.samples {
                 continue;
             }
-            let (tokens, gap_ns) = self.scheduler.deliver(*slot, step.end_ns);
-            self.observers.report(&Event::Token { record: *record, token: tokens - 1, now_ns: client_ns });
+            let count = step.outputs.get(at).copied().unwrap_or(1);
+            let (tokens, gap_ns) = self.scheduler.deliver(*slot, count, step.end_ns);
+            for token in tokens - count..tokens {
+                self.observers.report(&Event::Token { record: *record, token, now_ns: client_ns });
+            }
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
             } else {

@@ -114,7 +114,8 @@ impl<'a> Scheduler<'a> {
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
-            steady: Steady::new(config, fast_forward),
+            // Tokens of a verification come by chance.
+            steady: Steady::new(config, fast_forward && config.speculation.is_none()),
             admissions: 0,
             waiting: Waiting::new(config.scheduler.scheduling_policy),
             counters: EngineCounters::default(),
@@ -181,8 +182,20 @@ impl<'a> Scheduler<'a> {
             self.counters.recomputed_tokens +=
                 u64::from(end.min(state.lost).saturating_sub(request.num_computed_tokens));
             state.computed = end;
-            state.sampled += u32::from(request.samples);
             state.scheduled_at = None;
+            let Some(speculation) = &self.config.speculation else {
+                state.sampled += u32::from(request.samples);
+                continue;
+            };
+            let drafts = u32::from(request.num_draft_tokens);
+            let accepted = speculation.accepted(state.rank.record, state.sampled, drafts);
+            let left = state.num_output_tokens - state.sampled;
+            let outputs = if request.samples { (1 + accepted).min(left) } else { 0 };
+            state.computed -= drafts - accepted;
+            state.sampled += outputs;
+            batch.outputs.push(outputs);
+            self.counters.verifications += u64::from(drafts > 0);
+            self.counters.accepted_tokens += u64::from(outputs.saturating_sub(1));
         }
         let counters = &mut self.counters;
         counters.scheduled_tokens += u64::from(num_steady);
@@ -204,24 +217,45 @@ impl<'a> Scheduler<'a> {
 
     /// Number of tokens that a running request has still to compute for its next one; none once its last one is sampled.
     fn left(&self, state: &Slot, known: u32) -> u32 {
-        if state.sampled >= state.num_output_tokens { 0 } else { state.num_prompt_tokens + known - state.computed }
+        if state.sampled >= state.num_output_tokens {
+            return 0;
+        }
+        // A step in flight may have accepted drafts that are not known yet.
+        (state.num_prompt_tokens + known).saturating_sub(state.computed)
     }
 
     /// Number of tokens that a running request wants in the next step.
     fn wanted(&self, state: &Slot, known: u32) -> u32 {
-        self.config.scheduler.chunk(self.left(state, known))
+        let left = self.left(state, known);
+        self.config.scheduler.chunk(if left == 1 && state.sampled > 0 { self.tokens_of_decode(state) } else { left })
+    }
+
+    /// Tokens of a running request's decode: one, and the drafts that its context has room for.
+    fn tokens_of_decode(&self, state: &Slot) -> u32 {
+        let room = self.config.max_model_len.saturating_sub(state.computed + 2);
+        1 + self.config.num_speculative_tokens().min(room)
+    }
+
+    /// Tokens for which a request has KV slots once it has computed so many more: with those that its draft looks ahead.
+    fn reach(&self, state: &Slot, num_tokens: u32) -> u32 {
+        let end = state.computed + num_tokens;
+        let ahead = self.config.speculation.as_ref().map_or(0, |of| of.num_lookahead_tokens);
+        end.max((end + ahead).min(self.config.max_model_len))
     }
 
     /// Adds a decode of a running request.
     fn decode(&mut self, slot: u32, known: u32, batch: &mut Batch) {
-        let state = &mut self.slots[slot as usize];
-        self.cache.grow(state, state.computed + 1);
-        self.put(slot, 1, known, batch);
+        let state = &self.slots[slot as usize];
+        let tokens = self.tokens_of_decode(state);
+        let reach = self.reach(state, tokens);
+        self.cache.grow(&mut self.slots[slot as usize], reach);
+        self.put(slot, tokens, known, batch);
     }
 
     /// Blocks that a decode of a running request takes.
     fn blocks_of_decode(&self, state: &Slot) -> u32 {
-        if self.left(state, self.known(state)) > 0 { self.cache.missing(state, state.computed + 1) } else { 0 }
+        let is_over = self.left(state, self.known(state)) == 0;
+        if is_over { 0 } else { self.cache.missing(state, self.reach(state, self.tokens_of_decode(state))) }
     }
 
     /// Blocks that a decode of every running request takes.
@@ -235,8 +269,11 @@ impl<'a> Scheduler<'a> {
         state.scheduled_at = Some(batch.slots.len() as u32);
         batch.slots.push(slot);
         batch.records.push(state.rank.record);
-        let samples = state.computed + num_tokens == state.num_prompt_tokens + known;
-        batch.requests.push(Request::new(state.computed, num_tokens, samples));
+        let (end, last) = (state.computed + num_tokens, state.num_prompt_tokens + known);
+        batch.requests.push(match u8::try_from(end.saturating_sub(last)) {
+            Ok(drafts @ 1..) => Request::verification(state.computed, drafts),
+            _ => Request::new(state.computed, num_tokens, end == last),
+        });
     }
 
     /// Returns the part of a waiting request that it need not compute; `None` if it waits for a load.
@@ -320,10 +357,10 @@ impl<'a> Scheduler<'a> {
         self.cache.release(state);
     }
 
-    /// Delivers a token of `slot` at `now_ns`. Returns its number of tokens, and the time since the token before.
-    pub(super) fn deliver(&mut self, slot: u32, now_ns: u64) -> (u32, u64) {
+    /// Delivers `count` tokens of `slot` together at `now_ns`. Returns its number of tokens, and the time since those before.
+    pub(super) fn deliver(&mut self, slot: u32, count: u32, now_ns: u64) -> (u32, u64) {
         let state = &mut self.slots[slot as usize];
-        state.delivered += 1;
+        state.delivered += count;
         #[cfg(test)]
         DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
         let gap_ns = now_ns - state.last_token_ns;

@@ -24,7 +24,7 @@ pub(crate) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's output function: neighbouring seeds give unrelated generators.
-pub(super) fn mixed(word: u64) -> u64 {
+pub(crate) fn mixed(word: u64) -> u64 {
     mix(word.wrapping_add(GOLDEN))
 }
 

@@ -68,6 +68,7 @@ pub fn config(
             },
             pipeline_parallel_size: stages,
             rules: EngineRules::Vllm,
+            speculation: None,
             kv_offload: None,
         };
         (config, number)

@@ -30,5 +30,6 @@ mod published_loads;
 mod scenarios;
 mod serving_decode;
 mod sessions;
+mod speculation;
 mod vllm;
 mod workload_readers;

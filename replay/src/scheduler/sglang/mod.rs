@@ -1,7 +1,7 @@
 //! One round of SGLang's scheduler: prompts first and alone, then decodes.
 //!
 //! Mirrors `Scheduler.get_next_batch_to_run` (`managers/scheduler.py`), `PrefillAdder` (`managers/schedule_policy.py`) and
-//! `ScheduleBatch.retract_decode` (`managers/schedule_batch.py`) of 0.5.9, first come first served, without speculation.
+//! `ScheduleBatch.retract_decode` (`managers/schedule_batch.py`) of 0.5.9, first come first served.
 //!
 //! # Approximations
 //! - A request that ends has no row in the step behind its last one. Up to 0.5.18, overlapped scheduling gives it one.
@@ -245,7 +245,10 @@ impl Sglang {
             (state.delivered, Reverse(state.num_prompt_tokens))
         };
         let mut by_output = of.running.clone();
-        by_output.sort_by_key(|slot| Reverse(key(slot)));
+        // Where drafts are verified, those that began to run last.
+        if of.config.speculation.is_none() {
+            by_output.sort_by_key(|slot| Reverse(key(slot)));
+        }
         while by_output.len() > 1
             && let Some(victim) = by_output.pop()
         {

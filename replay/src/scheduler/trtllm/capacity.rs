@@ -15,13 +15,23 @@ pub(super) struct Capacity {
     pub(super) policy: CapacitySchedulerPolicy,
     block_size: u32,
     other_blocks: OtherBlocks,
+    /// Drafts of a request in a step, and the longest context.
+    drafts: u32,
+    max_model_len: u32,
     /// Blocks that running requests have at their ends, where these are kept for them.
     promised: u64,
 }
 
 impl Capacity {
     pub(super) fn new(policy: CapacitySchedulerPolicy, config: &EngineConfig) -> Self {
-        Capacity { policy, block_size: config.block_size, other_blocks: config.other_blocks(), promised: 0 }
+        Capacity {
+            policy,
+            block_size: config.block_size,
+            other_blocks: config.other_blocks(),
+            drafts: config.num_speculative_tokens(),
+            max_model_len: config.max_model_len,
+            promised: 0,
+        }
     }
 
     /// Blocks of a request: of all tokens that it may ever have, or of those that it has.
@@ -29,6 +39,7 @@ impl Capacity {
         let all = state.num_prompt_tokens.saturating_add(state.num_output_tokens);
         let pauses = self.policy == CapacitySchedulerPolicy::MaxUtilization;
         let tokens = if pauses { state.num_tokens() } else { all };
+        let tokens = tokens.max(tokens.saturating_add(self.drafts).min(self.max_model_len));
         tokens.div_ceil(self.block_size) + self.other_blocks.of(all)
     }
 

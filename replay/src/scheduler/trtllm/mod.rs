@@ -2,7 +2,7 @@
 //! Prompts (contexts) and decodes (generations) are in the same step.
 //!
 //! Mirrors `PyCapacityScheduler` and `PyMicroBatchScheduler` (`tensorrt_llm/_torch/pyexecutor/scheduler/scheduler.py`), and batch waiting of
-//! `PyExecutor` (`tensorrt_llm/_torch/pyexecutor/py_executor.py`), 1.2, without speculation and attention data parallelism.
+//! `PyExecutor` (`tensorrt_llm/_torch/pyexecutor/py_executor.py`), 1.2, without attention data parallelism.
 //!
 //! # Approximations
 //! - The limit of a request's output, for which blocks are kept, is the number of tokens that it generates.
@@ -101,9 +101,10 @@ impl Trtllm {
             match of.left(state, known) {
                 0 => {}
                 1 if state.sampled > 0 => {
-                    if left > 0 {
+                    let tokens = of.tokens_of_decode(state);
+                    if left >= tokens {
                         of.decode(slot, known, batch);
-                        left -= 1;
+                        left -= tokens;
                     }
                 }
                 _ => self.contexts.push(slot),

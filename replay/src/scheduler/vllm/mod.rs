@@ -1,7 +1,7 @@
 //! One iteration of vLLM's V1 scheduler: running requests first, then waiting ones, prompts and decodes in one step.
 //!
 //! Mirrors `Scheduler.schedule` (`vllm/v1/core/sched/scheduler.py`, `async_scheduler.py`) and `KVCacheManager.allocate_slots`
-//! (`vllm/v1/core/kv_cache_manager.py`) for text models without speculation.
+//! (`vllm/v1/core/kv_cache_manager.py`) for text models.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
@@ -145,7 +145,7 @@ impl Scheduler<'_> {
         budget: &mut u32,
         index: &mut usize,
     ) -> bool {
-        let end = self.slots[slot as usize].computed + num_tokens;
+        let end = self.reach(&self.slots[slot as usize], num_tokens);
         loop {
             let state = &mut self.slots[slot as usize];
             if self.cache.missing(state, end) <= self.cache.pool.num_free {

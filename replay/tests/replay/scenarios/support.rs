@@ -67,6 +67,7 @@ pub fn engine() -> EngineConfig {
         scheduler: SchedulerOptions::default(),
         pipeline_parallel_size: 1,
         rules: EngineRules::Vllm,
+        speculation: None,
         kv_offload: None,
     }
 }
