@@ -244,7 +244,6 @@ pub(super) static NOTED: &[Argument] = &[
 
 const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
 const LORA: &str = "is not modelled: there are no LoRA adapters";
-const SPECULATION: &str = "is not modelled: there is no speculative decoding";
 
 /// Arguments with an influence that is not modelled.
 pub static NOT_MODELLED: &[Argument] = &[
@@ -263,7 +262,6 @@ pub static NOT_MODELLED: &[Argument] = &[
         "is not needed: GPUs beyond those of a link are reached over the network of the hardware file",
     )
     .off(&["1"]),
-    Argument::not_modelled("num_speculative_tokens", SPECULATION),
     Argument::not_modelled(
         "replicas",
         "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",
@@ -275,9 +273,4 @@ pub static NOT_MODELLED: &[Argument] = &[
     Argument::not_modelled("config", "is a file: give it to --config, with the line's other arguments as flags")
         .no_flag(),
     Argument::not_modelled("omni", "is not modelled: models generate text"),
-    Argument::not_modelled("speculative_config", SPECULATION),
-    Argument::not_modelled("speculative_model", SPECULATION),
-    Argument::not_modelled("spec_method", SPECULATION),
-    Argument::not_modelled("spec_model", SPECULATION),
-    Argument::not_modelled("spec_tokens", SPECULATION),
 ];
