@@ -163,10 +163,10 @@ fn a_bad_server_names_key_and_value() {
         ("model: llama-3.1-8b\n".into(), &["hardware is missing"]),
         ("- model\n".into(), &["must be keys with values"]),
         (
-            format!("{server}max_num_seq: 5\nspeculative_config: {{num_speculative_tokens: 3}}\n"),
+            format!("{server}max_num_seq: 5\nspeculative_config: {{method: medusa, num_speculative_tokens: 3}}\n"),
             &[
                 "max_num_seq is not a known key: did you mean max_num_seqs",
-                "is not modelled: there is no speculative decoding",
+                "speculative_config.method = \"medusa\" is not modelled: mtp, eagle, eagle3, draft_model and ngram are",
             ],
         ),
         (

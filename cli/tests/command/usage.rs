@@ -23,8 +23,9 @@ fn wrong_usage_exits_with_2_and_says_how() {
     with(&["--decode", "1x5", "--kv-cache-dtype", "int4"]).fails(2, &["int4", "fp8_e5m2"]);
     with(&["--decode", "1x5", "--gpu-memory-utilization", "nan"])
         .fails(2, &["'nan'", "a share of the memory, above 0 and at most 1"]);
-    with(&["--decode", "1x5", "--speculative-config", "{}"])
-        .fails(2, &["--speculative-config is not modelled: there is no speculative decoding"]);
+    with(&["--decode", "1x5", "--speculative-config", "{}"]).fails(2, &["--speculative-config"]);
+    with(&["--decode", "1x5", "--enable-lora"])
+        .fails(2, &["--enable-lora is not modelled: there are no LoRA adapters"]);
     with(&["--decode", "1x5", "--replicas=2"])
         .fails(2, &["--replicas is not modelled", "data_parallel_size replays one"]);
     with(&["--decode", "1x5", "--format", "xml"]).fails(2, &["xml", "json"]);

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::other_arguments::{NOT_MODELLED, NOTED, WITHOUT_INFLUENCE};
 use super::sglang_arguments::SGLANG_ARGUMENTS;
 use super::sglang_other_arguments::{SGLANG_NOT_MODELLED, SGLANG_NOTED, SGLANG_WITHOUT_INFLUENCE};
+use super::speculative::SPECULATIVE_ARGUMENTS;
 use super::trtllm_arguments::TRTLLM_ARGUMENTS;
 use super::trtllm_other_arguments::{TRTLLM_NOT_MODELLED, TRTLLM_NOTED, TRTLLM_WITHOUT_INFLUENCE};
 use crate::{SCHEDULER_ARGUMENTS, SGLANG_SCHEDULER_ARGUMENTS, TRTLLM_SCHEDULER_ARGUMENTS};
@@ -100,7 +101,7 @@ fn precision(value: &Value) -> Option<Value> {
 }
 
 /// The lists of all rows, vLLM's first.
-fn lists() -> [&'static [Argument]; 17] {
+fn lists() -> [&'static [Argument]; 18] {
     [
         SERVER_ARGUMENTS,
         NOT_MODELLED,
@@ -109,6 +110,7 @@ fn lists() -> [&'static [Argument]; 17] {
         DEPLOYMENT_ARGUMENTS,
         SCHEDULER_ARGUMENTS,
         CACHE_ARGUMENTS,
+        SPECULATIVE_ARGUMENTS,
         SGLANG_ARGUMENTS,
         SGLANG_SCHEDULER_ARGUMENTS,
         SGLANG_NOT_MODELLED,

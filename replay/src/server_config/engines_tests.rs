@@ -121,7 +121,7 @@ fn arguments_of_another_engine_name_it() {
     assert!(found.contains("max_num_batched_tokens is an argument of vllm, which sglang does not have"), "{found}");
     let found = problems("trtllm-serve llama-3.1-8b --scheduler-recv-interval 2 --speculative_config x");
     assert!(found.contains("scheduler_recv_interval is an argument of sglang, which trtllm does not have"), "{found}");
-    assert!(found.contains("speculative_config"), "{found}");
+    assert!(found.contains("speculative_config = \"x\" must be an object or its JSON"), "{found}");
     // vLLM's name of what an engine has stands for its own.
     assert_eq!(served("trtllm-serve llama-3.1-8b --max-num-seqs 8").config.max_num_seqs, 8);
     let spread = served("python -m sglang.launch_server --model-path qwen3-30b-a3b --tp 2 --enable-expert-parallel");

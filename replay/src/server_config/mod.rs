@@ -16,6 +16,7 @@ mod refused;
 mod sglang_arguments;
 mod sglang_other_arguments;
 mod shell_variables;
+mod speculative;
 #[cfg(test)]
 mod tests;
 mod transfers;
@@ -28,6 +29,7 @@ pub use engine_log::EngineLog;
 pub use launch_text::words as launch_words;
 pub use offload::{KvOffloading, KvOffloadingSize};
 pub use other_arguments::NOT_MODELLED;
+pub use speculative::{GivenAcceptance, Speculative};
 pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::collections::BTreeSet;
@@ -99,6 +101,8 @@ pub struct ServerConfig {
     pub kv_offloading: Option<KvOffloading>,
     /// Measured times of KV transfers; `None` takes those of the GPU's link to its host.
     pub kv_transfers: Option<KvTransfersSource>,
+    /// Speculative decoding; `None` without it.
+    pub speculative: Option<Speculative>,
     /// Notes for users about keys that have no effect here but have one on a server. Keys without an effect on times get none.
     pub notes: Vec<String>,
     /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
@@ -153,6 +157,7 @@ impl ServerConfig {
             kv_cache_tokens: None,
             kv_offloading: None,
             kv_transfers: None,
+            speculative: None,
             notes: Vec::new(),
             names_only: false,
         }

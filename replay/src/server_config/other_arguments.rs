@@ -244,7 +244,6 @@ pub(super) static NOTED: &[Argument] = &[
 
 const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
 const LORA: &str = "is not modelled: there are no LoRA adapters";
-const SPECULATION: &str = "is not modelled: there is no speculative decoding";
 
 /// Arguments with an influence that is not modelled.
 pub static NOT_MODELLED: &[Argument] = &[
@@ -274,9 +273,4 @@ pub static NOT_MODELLED: &[Argument] = &[
     Argument::not_modelled("config", "is a file: give it to --config, with the line's other arguments as flags")
         .no_flag(),
     Argument::not_modelled("omni", "is not modelled: models generate text"),
-    Argument::not_modelled("speculative_config", SPECULATION),
-    Argument::not_modelled("speculative_model", SPECULATION),
-    Argument::not_modelled("spec_method", SPECULATION),
-    Argument::not_modelled("spec_model", SPECULATION),
-    Argument::not_modelled("spec_tokens", SPECULATION),
 ];

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ridgepoint::arguments::{ArgumentRows, Given, spelled};
-use ridgepoint::input::{FileKind, Keys, Log, check, read_text};
+use ridgepoint::arguments::{ArgumentRows, Given, Kind, spelled};
+use ridgepoint::input::{FileKind, Keys, Log, check, object_or_text, read_text};
 use ridgepoint::unstable::error::cut;
 use ridgepoint::{Deployment, Engine, Error, Result};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::arguments::{ENGINE, arguments_of, take_foreign};
 use super::launch_text::{Launched, in_manifest, in_script};
 use super::shell_variables::variable_of;
 use super::trtllm_arguments::with_dotted_keys;
-use super::{Beside, KvOffloading, KvTransfersSource, ServerConfig};
+use super::{Beside, KvOffloading, KvTransfersSource, ServerConfig, Speculative};
 use crate::input::parse_yaml;
 use crate::{SchedulerOptions, SglangOptions, TrtllmOptions};
 
@@ -78,6 +78,7 @@ fn take_file(origin: &str, launched: &mut Launched, rows: &ArgumentRows) -> Resu
 /// Reads the arguments of the command that starts a server.
 fn of_launch(origin: &str, mut launched: Launched, beside: &Beside) -> Result<ServerConfig> {
     let rows = arguments_of(&launched.engine);
+    launched.arguments = with_objects(launched.arguments, &rows);
     take_file(origin, &mut launched, &rows)?;
     let beside = &Beside { engine: launched.engine.clone(), ..beside.clone() };
     let whole = |name: String| match rows.name_of(&name) {
@@ -102,16 +103,70 @@ fn of_launch(origin: &str, mut launched: Launched, beside: &Beside) -> Result<Se
     Ok(server)
 }
 
+/// Returns the keys of a source with the dotted ones of an argument that is an object, as `speculative_config.method`, within that object.
+/// Arguments that are nested in an object without a row of its own, as those of `compilation_config`, keep their dotted names.
+///
+/// # Source
+/// vLLM, `FlexibleArgumentParser` (`vllm/utils/argparse_utils.py`): a value is JSON, or a text where it is none.
+fn with_objects(map: Map<String, Value>, rows: &ArgumentRows) -> Map<String, Value> {
+    let object_of = |key: &str| {
+        let (object, nested) = key.split_once('.')?;
+        let name = rows.name_of(object).filter(|_| rows.iter().all(|row| !row.is_named(&spelled(key))))?;
+        let is_object = rows.iter().any(|row| row.name == name && matches!(row.kind, Kind::Any | Kind::Object(_)));
+        is_object.then(|| (name, nested.to_owned()))
+    };
+    let (dotted, mut whole): (Map<String, Value>, _) = map.into_iter().partition(|(key, _)| object_of(key).is_some());
+    for (key, value) in dotted {
+        let Some((name, path)) = object_of(&key) else { continue };
+        let same = whole.keys().find(|key| rows.name_of(key) == Some(name)).cloned();
+        let object = same.as_ref().and_then(|same| whole.get(same)).map_or(Some(Map::new()), object_or_text);
+        let Some(mut object) = object else {
+            // What is no object contradicts its keys.
+            whole.insert(key, value);
+            continue;
+        };
+        let value = match value {
+            Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            other => other,
+        };
+        put(&mut object, &path, value);
+        whole.insert(same.unwrap_or_else(|| name.to_owned()), Value::Object(object));
+    }
+    whole
+}
+
+/// Sets the value at a path of keys, as `a.b`.
+fn put(object: &mut Map<String, Value>, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => drop(object.insert(path.to_owned(), value)),
+        Some((first, rest)) => {
+            let mut nested = object.get(first).and_then(Value::as_object).cloned().unwrap_or_default();
+            put(&mut nested, rest, value);
+            object.insert(first.to_owned(), Value::Object(nested));
+        }
+    }
+}
+
+/// Arguments of the text that one beside it replaces, with that one.
+const REPLACED: [(&str, &str); 5] = [
+    ("cpu_offload", "cpu_offload_gb"),
+    ("precision", "model"),
+    ("as_family", "model"),
+    ("acceptance_length", "acceptance_rates"),
+    ("acceptance_rates", "acceptance_length"),
+];
+
 /// Reads the arguments of `map` and those beside it.
 pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) -> Result<ServerConfig> {
     let named = beside.over.get(ENGINE).or_else(|| map.get(ENGINE)).and_then(Value::as_str);
     let named = named.and_then(|name| Engine::parse(name, None));
     let beside = &Beside { engine: named.clone().unwrap_or_else(|| beside.engine.clone()), ..beside.clone() };
     let (log, over) = (Log::default(), &beside.over);
-    let map = &if beside.engine.is_trtllm() { with_dotted_keys(map) } else { map.clone() };
+    let map = if beside.engine.is_trtllm() { with_dotted_keys(map) } else { map.clone() };
     let rows = arguments_of(&beside.engine);
+    let map = &with_objects(map, &rows);
     let mut map = rows.without(map, over);
-    for (replaced, by) in [("cpu_offload", "cpu_offload_gb"), ("precision", "model"), ("as_family", "model")] {
+    for (replaced, by) in REPLACED {
         if rows.names(over).any(|name| name == by) {
             map.retain(|key, _| rows.name_of(key) != Some(replaced));
         }
@@ -127,19 +182,20 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, beside: &Beside) 
     map.extend(under);
     take_foreign(&mut map, &beside.engine, &rows).into_iter().for_each(|problem| log.problem(problem));
     let given = rows.read("", &map, &log);
-    let server = read(origin, &given, &log);
+    let server = read(origin, &given, &beside.engine, &log);
     let (mut server, notes) = log.finish(origin, server)?;
     (server.notes, server.engine) = (notes, named);
     Ok(server)
 }
 
 /// Takes a server from values that were read; `None` only after a problem.
-fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
+fn read(origin: &str, given: &Given, engine: &Engine, log: &Log) -> Option<ServerConfig> {
     let keys = given.keys(log);
     let mut deployment = Deployment::checked(given, log);
     share_attention(given, &keys, &mut deployment);
     deployment.cpu_offload_gb = cpu_offload_gb(&keys, deployment.cpu_offload_gb);
     let (kv_offloading, kv_transfers) = (KvOffloading::read(given, &keys), KvTransfersSource::read(&keys));
+    let speculative = Speculative::read(given, &keys, engine);
     let (model, hardware): (Option<String>, Option<String>) = (given.get("model"), given.get("hardware"));
     let server = ServerConfig::new(origin, &model?, &hardware?);
     Some(ServerConfig {
@@ -155,6 +211,7 @@ fn read(origin: &str, given: &Given, log: &Log) -> Option<ServerConfig> {
         kv_cache_tokens: given.get("kv_cache_tokens"),
         kv_offloading,
         kv_transfers,
+        speculative,
         ..server
     })
 }

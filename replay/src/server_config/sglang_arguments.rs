@@ -10,6 +10,8 @@ use ridgepoint::arguments::{Argument, Engines, Kind, Section};
 use ridgepoint::input::NumberRange;
 use serde_json::Value;
 
+use super::speculative::MAX_SPECULATIVE_TOKENS;
+
 /// A number of at least one.
 const COUNT: Kind = Kind::Whole(1, u32::MAX as u64);
 
@@ -109,6 +111,27 @@ pub(super) static SGLANG_ARGUMENTS: &[Argument] = &[
         .sets("enable_prefix_caching")
         .must_be("true or false")
         .default("false"),
+    Argument::new("speculative_algorithm", Section::Scheduler, "What drafts tokens: the model's own layers for multi-token prediction (NEXTN, or EAGLE without a draft model), a head (EAGLE, EAGLE3), a smaller model (STANDALONE) or the text so far (NGRAM)", Kind::Name(&["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"]))
+        .engines(Engines::SGLANG)
+        .must_be("EAGLE, EAGLE3, NEXTN, STANDALONE or NGRAM: others are not modelled")
+        .value("NAME"),
+    Argument::new("speculative_draft_model_path", Section::Scheduler, "Name or path of the head or model that drafts tokens", Kind::Text)
+        .alias(&["speculative_draft_model"])
+        .engines(Engines::SGLANG)
+        .value("NAME|PATH"),
+    Argument::new("speculative_num_steps", Section::Scheduler, "Tokens drafted one after another for each step", Kind::Whole(1, MAX_SPECULATIVE_TOKENS))
+        .engines(Engines::SGLANG)
+        .default("3; of Llama and Grok a tree of drafts, which is not modelled"),
+    Argument::new("speculative_eagle_topk", Section::Scheduler, "Drafts that follow each one; 1, a chain, is modelled", COUNT)
+        .engines(Engines::SGLANG)
+        .default("1, as speculative_num_steps"),
+    Argument::new("speculative_num_draft_tokens", Section::Scheduler, "Tokens of a request that a step verifies: the drafts and the one before them", COUNT)
+        .engines(Engines::SGLANG)
+        .default("speculative_num_steps + 1; 12 with NGRAM"),
+    Argument::new("speculative_ngram_max_match_window_size", Section::Scheduler, "Default of speculative_num_draft_tokens with NGRAM", COUNT)
+        .engines(Engines::SGLANG)
+        .default("12")
+        .no_flag(),
 ];
 
 /// A switch for the field that says the opposite.
@@ -195,7 +218,7 @@ mod tests {
                               "enable_prefix_caching": false, "async_scheduling": true, "generation_config": "vllm",
                               "scheduling_policy": "fcfs", "block_size": 64, "cudagraph_capture_sizes": [1, 2, 4], "gpu_memory_utilization": 0.85});
         assert_eq!(Some(given.values()), expected.as_object());
-        let wrong = json!({"model": "m", "hardware": "h100", "schedule-policy": "lpm", "speculative-algorithm": "EAGLE", "ep-size": 0, "chunked-prefill-size": "x"});
+        let wrong = json!({"model": "m", "hardware": "h100", "schedule-policy": "lpm", "speculative-algorithm": "MEDUSA", "ep-size": 0, "chunked-prefill-size": "x"});
         assert_eq!(rows().read_all("line", wrong.as_object().unwrap()).unwrap_err().problems().len(), 4);
     }
 }

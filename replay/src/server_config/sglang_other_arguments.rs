@@ -8,7 +8,7 @@ use ridgepoint::arguments::{Argument, Engines};
 
 /// Names of the arguments without influence on times, or on any that is predicted. Details of what is refused as a whole, such as
 /// `hicache_size` of `enable_hierarchical_cache`, are among them, and `num_continuous_decode_steps`, which nothing in 0.5.9 reads.
-const NAMES: [&str; 203] = [
+const NAMES: [&str; 202] = [
     "served_model_name",
     "host",
     "port",
@@ -147,7 +147,6 @@ const NAMES: [&str; 203] = [
     "speculative_moe_a2a_backend",
     "speculative_draft_model_quantization",
     "speculative_ngram_min_match_window_size",
-    "speculative_ngram_max_match_window_size",
     "speculative_ngram_min_bfs_breadth",
     "speculative_ngram_max_bfs_breadth",
     "speculative_ngram_match_type",
@@ -345,7 +344,6 @@ const HOST_CACHE: &str = "is not modelled: the KV cache is that of the GPUs";
 const LORA: &str = "is not modelled: there are no LoRA adapters";
 const ON_LOAD: &str = "is not modelled: name a quantised checkpoint, or give precision";
 const PIPELINE: &str = "is not modelled: stages take the same chunks, one batch after another";
-const SPECULATION: &str = "is not modelled: steps draft no tokens";
 
 /// Arguments with an influence that is not modelled.
 pub(super) static SGLANG_NOT_MODELLED: &[Argument] = &[
@@ -378,12 +376,7 @@ pub(super) static SGLANG_NOT_MODELLED: &[Argument] = &[
     not_modelled("quantize_and_serve", ON_LOAD),
     not_modelled("enable_lora", LORA),
     not_modelled("lora_paths", LORA),
-    not_modelled("speculative_algorithm", SPECULATION),
-    not_modelled("speculative_draft_model_path", SPECULATION).alias(&["speculative_draft_model"]),
-    not_modelled("speculative_num_steps", SPECULATION),
-    not_modelled("speculative_eagle_topk", SPECULATION),
-    not_modelled("speculative_num_draft_tokens", SPECULATION),
-    not_modelled("enable_multi_layer_eagle", SPECULATION),
+    not_modelled("enable_multi_layer_eagle", "is not modelled: one layer drafts all tokens of a step"),
     not_modelled("disaggregation_mode", "is not modelled: one server computes prompts and decodes"),
     not_modelled("enable_hierarchical_cache", HOST_CACHE),
     not_modelled("enable_lmcache", HOST_CACHE),

@@ -64,18 +64,15 @@ fn a_page_of_problems_is_enough() {
 
 #[test]
 fn unknown_keys_are_named_with_near_matches() {
-    let found = problems(parse("max_num_seq: 128\nspeculative_config: x\n"));
-    assert_eq!(found.len(), 2, "{found:?}");
+    let found = problems(parse("max_num_seq: 128\nspeculative_config: x\nenable_lora: true\n"));
+    assert_eq!(found.len(), 3, "{found:?}");
     assert!(
         found.iter().any(|p| p.starts_with("max_num_seq is not a known key: did you mean max_num_seqs")),
         "{found:?}"
     );
-    assert!(
-        found
-            .iter()
-            .any(|p| p.starts_with("speculative_config = \"x\" is not modelled: there is no speculative decoding")),
-        "{found:?}"
-    );
+    let lora = "enable_lora = true is not modelled: there are no LoRA adapters";
+    let speculative = "speculative_config = \"x\" must be an object or its JSON";
+    assert!([lora, speculative].iter().all(|text| found.iter().any(|problem| problem == text)), "{found:?}");
 }
 
 #[test]

@@ -145,7 +145,6 @@ pub(super) static TRTLLM_NOTED: &[Argument] = &[
 const CONTEXT_PARALLEL: &str = "is not modelled: ranks do not share a context";
 const DISAGGREGATION: &str = "is not modelled: one server computes prompts and decodes";
 const LORA: &str = "is not modelled: there are no LoRA adapters";
-const SPECULATION: &str = "is not modelled: steps draft no tokens";
 
 /// Arguments with an influence that is not modelled.
 pub(super) static TRTLLM_NOT_MODELLED: &[Argument] = &[
@@ -169,6 +168,5 @@ pub(super) static TRTLLM_NOT_MODELLED: &[Argument] = &[
     not_modelled("enable_lora", LORA),
     not_modelled("lora_config", LORA),
     not_modelled("mm_encoder_only", "is not modelled: models generate"),
-    not_modelled("speculative_config", SPECULATION),
-    not_modelled("decoding_config", SPECULATION),
+    not_modelled("decoding_config", "is not modelled: give speculative_config"),
 ];

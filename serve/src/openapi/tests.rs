@@ -25,7 +25,7 @@ fn the_described_keys_are_those_that_are_read() {
     for key in ["tensor_parallel_size", "tp", "efficiency", "max_concurrency", "noise", "precision", "requests"] {
         assert!(load.contains_key(key), "{key}");
     }
-    assert!(!load.contains_key("requests_format") && !load.contains_key("speculative_config"));
+    assert!(!load.contains_key("requests_format") && !load.contains_key("enable_lora"));
     assert!(!body("/v1/kv-capacity").contains_key("input_len"));
     assert_eq!(load["engine"]["enum"], json!(["vllm", "sglang", "trtllm", null]));
     assert_eq!(load["max_num_seqs"]["minimum"], json!(1));
