@@ -36,8 +36,8 @@ arguments! {
     max_num_batched_tokens: u32 = 8192, "Most tokens in a step",
         TOKENS, default("8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28; 8192 under TensorRT-LLM"), rule(max_num_batched_tokens);
     #[serde(skip_serializing_if = "crate::units::is_zero")]
-    num_speculative_tokens: u32 = 0, "Draft tokens that each decode verifies in a step, beside its own token (speculative decoding)",
-        Kind::Whole(0, MOST_DRAFTS), value("K"), default("0; that of speculative_config for a server"), engines(Engines::ALL);
+    num_draft_tokens: u32 = 0, "Draft tokens that each decode verifies in a step, beside its own token (speculative decoding)",
+        Kind::Whole(0, MOST_DRAFTS), value("K"), default("0; those of speculative_config for a server"), engines(Engines::ALL), no_flag();
     max_model_len: Option<u32> = None, "Longest context of a request, tokens",
         TOKENS, default("the model's own limit");
     gpu_memory_utilization: f64 = 0.9, "Share of GPU memory that the engine may use",

@@ -116,7 +116,7 @@ impl CudaGraphs {
             CudagraphMode::FullDecodeOnly if has_full => [Full, None],
             CudagraphMode::Full | CudagraphMode::FullDecodeOnly => [None; 2],
         };
-        let tokens_of_decode = 1 + u64::from(deployment.num_speculative_tokens);
+        let tokens_of_decode = 1 + u64::from(deployment.num_draft_tokens);
         let most_decodes = 2 * u64::from(deployment.max_num_seqs) * tokens_of_decode;
         let (sizes, by_default) = match engine.name() {
             "sglang" if tokens_of_decode > 1 => (SizesOf::SglangVerifying, MAX_DECODES_SGLANG.into()),
@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn sizes_hold_whole_verifications() {
-        let of = |engine: &str, num_speculative_tokens| {
-            let deployment = Deployment { num_speculative_tokens, max_num_seqs: 64, ..Deployment::default() };
+        let of = |engine: &str, num_draft_tokens| {
+            let deployment = Deployment { num_draft_tokens, max_num_seqs: 64, ..Deployment::default() };
             CudaGraphs::new(&deployment, true, &Engine::parse(engine, None).expect("an engine"))
         };
         // 1, 2, 4, 8, 16, … rounded up to multiples of 3, up to 2 · 64 · 3 = 384.

@@ -28,7 +28,7 @@ impl Drafting {
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Option<Self>> {
-        let num_draft_tokens = u64::from(deployment.num_speculative_tokens);
+        let num_draft_tokens = u64::from(deployment.num_draft_tokens);
         let Some(draft) = model.draft.as_ref().filter(|_| num_draft_tokens > 0) else { return Ok(None) };
         // Corrections were fitted on whole steps.
         let options = Options { correction: CorrectionChoice::None, ..options.clone() };

@@ -29,7 +29,7 @@ pub use engine_log::EngineLog;
 pub use launch_text::words as launch_words;
 pub use offload::{KvOffloading, KvOffloadingSize};
 pub use other_arguments::NOT_MODELLED;
-pub use speculative::{GivenAcceptance, Speculative};
+pub use speculative::{GivenAcceptance, ServedSpeculation, Speculative};
 pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::collections::BTreeSet;
@@ -133,6 +133,8 @@ pub struct ServedEngine {
     pub blocks_are_given: bool,
     /// Measured times of KV transfers.
     pub kv_transfers: Option<KvTransfers>,
+    /// Speculative decoding; `None` without.
+    pub speculation: Option<ServedSpeculation>,
     /// Notes for users about unusual settings.
     pub notes: Vec<String>,
 }
@@ -244,12 +246,21 @@ impl ServerConfig {
             true => Model::named_in(data_dir, name),
             false => Model::find_as(data_dir, name, self.as_family.as_deref()),
         };
+        let mut notes = Vec::new();
+        let drafted = |model: Model, notes: &mut Vec<String>| match &self.speculative {
+            Some(speculative) => {
+                speculative.draft(model, data_dir, find, notes).map_err(|error| error.of(&self.origin))
+            }
+            None => Ok(model),
+        };
         let precision = match (self.precision, self.quantization.as_deref()) {
             (Some(precision), _) => Some(precision),
             (None, None | Some("auto" | "none" | "None")) => None,
             (None, Some(method)) => self.quantised_on_load(&find(data_dir, &self.model)?, method)?,
         };
-        let Some(precision) = precision else { return Ok((find(data_dir, &self.model)?, Vec::new())) };
+        let Some(precision) = precision else {
+            return Ok((drafted(find(data_dir, &self.model)?, &mut notes)?, notes));
+        };
         if precision.bits().0 == 16 {
             let model = find(data_dir, &self.model)?;
             let stored = model.main_weight_format().filter(|_| !model.stores(precision));
@@ -259,11 +270,13 @@ impl ServerConfig {
                     "precision = {precision}: {name} stores its weights as {format}, which is predicted; 16 bits can only mean its activations"
                 )
             });
-            return Ok((model, note.into_iter().collect()));
+            notes.extend(note);
+            return Ok((drafted(model, &mut notes)?, notes));
         }
         let variant =
             Model::variant_by(find, data_dir, &self.model, precision).map_err(|error| error.of(&self.origin))?;
-        Ok((variant.0, variant.1.into_iter().map(|note| format!("precision: {note}")).collect()))
+        notes.extend(variant.1.into_iter().map(|note| format!("precision: {note}")));
+        Ok((drafted(variant.0, &mut notes)?, notes))
     }
 
     /// The format that a method of quantisation gives the weights of a 16-bit checkpoint; `None` where the checkpoint is quantised itself.
@@ -304,6 +317,9 @@ impl ServerConfig {
             deployment.max_num_batched_tokens = deployment.max_num_batched_tokens.max(longest);
         }
         if let EngineRules::Sglang(options) = self.rules_on(engine, hardware, &mut Vec::new()) {
+            if self.speculative.is_some() && !self.given.contains("max_num_seqs") {
+                deployment.max_num_seqs = speculative::SGLANG_MAX_RUNNING;
+            }
             deployment.take_sglang_limits(&self.given, hardware, options.most_prefill_tokens());
         }
         deployment
@@ -393,7 +409,19 @@ impl ServerConfig {
                 model.name, config.block_size
             ));
         }
+        let speculation = match &self.speculative {
+            Some(speculative) => {
+                let (served, speculation) = speculative.on(&self.origin, model, kernels)?;
+                config.speculation = Some(speculation);
+                if !self.given.contains("async_scheduling") && served.waits_for_drafts(kernels) {
+                    config.scheduler.async_scheduling = false;
+                }
+                notes.extend(served.notes());
+                Some(served)
+            }
+            None => None,
+        };
         config.validate().map_err(|error| error.of(&self.origin))?;
-        Ok(ServedEngine { deployment, config, capacity, blocks_are_given, kv_transfers, notes })
+        Ok(ServedEngine { deployment, config, capacity, blocks_are_given, kv_transfers, speculation, notes })
     }
 }

@@ -196,6 +196,10 @@ fn read(origin: &str, given: &Given, engine: &Engine, log: &Log) -> Option<Serve
     deployment.cpu_offload_gb = cpu_offload_gb(&keys, deployment.cpu_offload_gb);
     let (kv_offloading, kv_transfers) = (KvOffloading::read(given, &keys), KvTransfersSource::read(&keys));
     let speculative = Speculative::read(given, &keys, engine);
+    if given.has("num_draft_tokens") {
+        keys.problem("num_draft_tokens", "is that of speculative_config: give it alone");
+    }
+    deployment.num_draft_tokens = speculative.as_ref().map_or(0, |of| of.num_speculative_tokens);
     let (model, hardware): (Option<String>, Option<String>) = (given.get("model"), given.get("hardware"));
     let server = ServerConfig::new(origin, &model?, &hardware?);
     Some(ServerConfig {

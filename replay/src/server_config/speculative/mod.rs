@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod acceptance_tests;
+mod served;
 mod sglang;
 #[cfg(test)]
 mod tests;
@@ -14,8 +15,16 @@ use ridgepoint::input::{Keys, NumberRange, object_or_text};
 use ridgepoint::model::DraftMethod;
 use serde_json::{Map, Value};
 
+pub use served::ServedSpeculation;
+
 /// Most tokens that are drafted for a step.
 pub(super) const MAX_SPECULATIVE_TOKENS: u64 = 32;
+
+/// Most running requests by default under SGLang with speculative decoding.
+///
+/// # Source
+/// SGLang 0.5.9, `ServerArgs._handle_speculative_decoding` (`server_args.py`).
+pub(super) const SGLANG_MAX_RUNNING: u32 = 48;
 
 /// The object of vLLM's and TensorRT-LLM's arguments.
 const CONFIG: &str = "speculative_config";
