@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._replay import KvOffload
 
 Efficiency = Literal["tables", "ideal"]
-Engine = str
+Engine = Literal["vllm", "sglang", "trtllm"]
 
 
 @suggests_keywords
