@@ -145,7 +145,7 @@ def main():
     arguments = json.loads(printed.stdout)["arguments"]
     lines = [line for row in CLASSES for line in made(*row, arguments)]
     efficiency = next(one for one in arguments if one["name"] == "efficiency")
-    engine = next(one for one in arguments if one["name"] == "engine")
+    engine = next(one for one in arguments if one["name"] == "engine" and one["section"] == "prediction")
     kinds = ["", f"Efficiency = {annotation(efficiency)}", f"Engine = {annotation(engine)}"]
     wanted = HEAD + "\n".join([*kinds, *lines]) + "\n"
     if not is_check:

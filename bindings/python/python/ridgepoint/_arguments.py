@@ -166,6 +166,26 @@ class Scheduler(Arguments):
     """vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks,
     offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec.
     """
+    speculative_config: Mapping[str, Any] | None = None
+    """Speculative decoding as JSON, with the engine's own keys: method, num_speculative_tokens and model of vLLM, decoding_type,
+    num_nextn_predict_layers, max_draft_len and speculative_model of TensorRT-LLM. Defaults to no speculative decoding.
+    """
+    spec_method: str | None = None
+    """What drafts tokens, in place of speculative_config: mtp, eagle, eagle3, draft_model or ngram. Defaults to what the name of spec_model
+    says.
+    """
+    spec_model: str | None = None
+    """Name or path of the head or model that drafts tokens, in place of speculative_config."""
+    spec_tokens: int | None = None
+    """Tokens drafted for each step, in place of speculative_config. Defaults to 1 with mtp."""
+    acceptance_length: float | None = None
+    """Mean tokens that a request gets of a step with speculative decoding, the sampled one included: `Mean acceptance length` in vLLM's
+    log, `accept len` in SGLang's.
+    """
+    acceptance_rates: str | None = None
+    """Share of steps in which the draft at each position is accepted, one for each drafted token, as in 0.8,0.6,0.5: `Per-position
+    acceptance rate` in vLLM's log.
+    """
     max_total_tokens: int | None = None
     """Most tokens of the KV cache; the engine takes fewer where the memory holds fewer. Defaults to those of mem_fraction_static."""
     max_running_requests: int | None = None
@@ -178,6 +198,18 @@ class Scheduler(Arguments):
     """Schedule a step only when the one before has ended. Defaults to false."""
     disable_radix_cache: str | None = None
     """Compute every prompt whole, without reuse of equal prefixes. Defaults to false."""
+    speculative_algorithm: Literal["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"] | None = None
+    """What drafts tokens: the model's own layers for multi-token prediction (NEXTN, or EAGLE without a draft model), a head (EAGLE,
+    EAGLE3), a smaller model (STANDALONE) or the text so far (NGRAM).
+    """
+    speculative_draft_model_path: str | None = None
+    """Name or path of the head or model that drafts tokens."""
+    speculative_num_steps: int | None = None
+    """Tokens drafted one after another for each step. Defaults to 3; of Llama and Grok a tree of drafts, which is not modelled."""
+    speculative_eagle_topk: int | None = None
+    """Drafts that follow each one; 1, a chain, is modelled. Defaults to 1, as speculative_num_steps."""
+    speculative_num_draft_tokens: int | None = None
+    """Tokens of a request that a step verifies: the drafts and the one before them. Defaults to speculative_num_steps + 1; 12 with NGRAM."""
     chunked_prefill_size: str | None = None
     """Most prompt tokens of a step of prompts; -1 computes each prompt whole. Defaults to 2048 to 16384 by the GPU's memory."""
     max_prefill_tokens: int | None = None
