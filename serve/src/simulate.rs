@@ -169,7 +169,7 @@ fn replayed(
     let series = timeline.map(|timeline| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
-    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
+    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers, without_speculation: None });
     Ok(answer::json(StatusCode::OK, &SimulationAnswer { simulation, series }))
 }
 

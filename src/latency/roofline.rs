@@ -1,6 +1,9 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
+use std::sync::Arc;
+
 use super::{HostTimes, KvTransfers, LatencyModel, TransferDirection};
+use crate::correction::Correction;
 use crate::error::{Error, Result};
 use crate::step::Step;
 use crate::step_model::StepModel;
@@ -34,6 +37,19 @@ impl CalibratedRoofline {
     pub fn with_kv_transfers(mut self, measured: impl Into<Option<KvTransfers>>) -> Self {
         self.kv_transfers = measured.into().or(self.kv_transfers);
         self
+    }
+
+    /// The same server without what drafts tokens for its steps.
+    #[must_use]
+    pub fn without_draft(mut self) -> Self {
+        self.steps = self.steps.without_draft();
+        self
+    }
+
+    /// The same with another correction, and its host's delays.
+    #[must_use]
+    pub fn with_correction(self, correction: Arc<Correction>) -> Self {
+        CalibratedRoofline { host: correction.host, steps: self.steps.with_correction(correction), ..self }
     }
 
     /// Returns the times of KV transfers; `None` if the GPU's file has no link to the host and no times were given.

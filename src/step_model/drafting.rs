@@ -38,6 +38,13 @@ impl Drafting {
 }
 
 impl StepModel {
+    /// The same steps without what drafts tokens.
+    #[must_use]
+    pub(crate) fn without_draft(mut self) -> Self {
+        self.draft = None;
+        self
+    }
+
     /// Time behind a step to draft tokens for its requests that sample, µs; 0 without a draft. Not a part of
     /// [`step_time_us`](StepModel::step_time_us).
     ///

@@ -1,5 +1,5 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late.
-//! `files` writes traces and results, `table` lays the report out with `sessions`, `offload`, `disk` and `kv_metrics`.
+//! `files` writes traces and results, `table` lays the report out with `sessions`, `offload`, `disk`, `speculation` and `kv_metrics`.
 
 mod cold;
 mod disk;
@@ -8,6 +8,7 @@ mod kv_metrics;
 mod load;
 mod offload;
 mod sessions;
+mod speculation;
 mod table;
 
 use std::path::PathBuf;
@@ -49,6 +50,9 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
+    /// Replay the load without speculative decoding, too, and compare
+    #[arg(long)]
+    compare_without: bool,
     #[command(flatten)]
     cold: ColdArgs,
     #[command(flatten)]
@@ -71,7 +75,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
-    let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) };
+    let compares = args.compare_without;
+    if compares && engine.speculation.is_none() {
+        return Err(Failure::usage(
+            "--compare-without compares with a server that drafts no tokens: give --speculative-config, too",
+        ));
+    }
+    let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) } + usize::from(compares);
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || wanted.load.open_if(wanted.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
@@ -81,6 +91,11 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     if engine.config.kv_offload.is_some() && args.latency.is_some() {
         return Err(Failure::usage(
             "a latency model of --latency knows no times of KV transfers: leave out --kv-offloading-size",
+        ));
+    }
+    if engine.speculation.is_some() && args.latency.is_some() {
+        return Err(Failure::usage(
+            "a latency model of --latency knows no drafts: leave out --speculative-config, or --latency",
         ));
     }
     let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
@@ -117,7 +132,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, &mut [&mut AnsweredRequests(bar.clone())]);
     // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
-        let compare = || server.fewer_tiers(&with_tier);
+        let compare = || {
+            let answered = &mut AnsweredRequests(bar.clone());
+            let without_speculation =
+                compares.then(|| server.without_speculation(&mut *open()?.workload, &mut [answered])).transpose()?;
+            let fewer_tiers = if cold.is_some() { FewerTiers::default() } else { server.fewer_tiers(&with_tier)? };
+            Ok::<_, Failure>((fewer_tiers, without_speculation))
+        };
         let compared = (num_compared > 0).then(|| scope.spawn(compare));
         (server.replay(&mut sent, &mut observers), compared.map(ScopedJoinHandle::join))
     });
@@ -144,8 +165,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let kv_metrics = watch.map(|watch| server.kv_metrics(&replayed, &sent.contents, &watch));
     files.write(collected, &of, (&replayed.replay, &replayed.metrics), kv_metrics.as_ref())?;
-    let fewer_tiers = match fewer_tiers {
-        None => FewerTiers::default(),
+    let (fewer_tiers, without_speculation) = match fewer_tiers {
+        None => Default::default(),
         Some(Ok(compared)) => compared?,
         Some(Err(panic)) => std::panic::resume_unwind(panic),
     };
@@ -154,6 +175,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.missing_prompts_note(&replayed.replay.records));
     (simulation.title, simulation.cold) = (title, start);
     simulation.kv_capacity = args.output.print_kv_capacity.then(|| engine.capacity.clone());
-    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers });
+    simulation.add(&server, &replayed, Details { has_sessions, kv_metrics, fewer_tiers, without_speculation });
     Ok(Outcome::of(simulation))
 }

@@ -4,7 +4,7 @@ use ridgepoint_lab::simulate::{GIVEN, Simulation};
 use ridgepoint_replay::StageMetrics;
 use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
-use super::{cold, kv_metrics, offload, sessions};
+use super::{cold, kv_metrics, offload, sessions, speculation};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -40,6 +40,9 @@ impl Report for Simulation {
         engine_lines(self, page);
         if let Some(tier) = &self.kv_offload {
             offload::lay_out(tier, page);
+        }
+        if let Some(speculation) = &self.speculation {
+            speculation::lay_out(speculation, self.engine.max_num_seqs, page);
         }
         if let Some(metrics) = &self.kv_metrics {
             page.blank();

@@ -69,8 +69,7 @@ impl Rooflines {
 
     /// The calibrated roofline with a correction and its host overheads.
     pub fn corrected(&self, correction: &Arc<Correction>) -> CalibratedRoofline {
-        let steps = self.calibrated.steps().clone().with_correction(Arc::clone(correction));
-        CalibratedRoofline::new(steps).with_kv_transfers(self.calibrated.kv_transfers())
+        CalibratedRoofline::clone(&self.calibrated).with_correction(Arc::clone(correction))
     }
 }
 

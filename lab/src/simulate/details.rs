@@ -6,6 +6,7 @@ use ridgepoint_replay::{KvMetrics, KvOffload, KvWatch, Metrics, Observer, Prefix
 use super::offload::OffloadReport;
 use super::report::{ReplayedLoad, Server, Simulation};
 use super::sessions::SessionReport;
+use super::speculation::SpeculationReport;
 use super::tiers::FewerTiers;
 
 /// The data from which the optional parts of a report are made.
@@ -16,6 +17,8 @@ pub struct Details {
     pub kv_metrics: Option<KvMetrics>,
     /// The same load on the same server with fewer tiers.
     pub fewer_tiers: FewerTiers,
+    /// The same load on the same server without speculative decoding.
+    pub without_speculation: Option<Metrics>,
 }
 
 impl Server<'_> {
@@ -51,6 +54,21 @@ impl Server<'_> {
         Ok((replayed.replay, replayed.metrics))
     }
 
+    /// Replays a load on the same server without speculative decoding. Its KV cache is that of the server with its draft.
+    ///
+    /// # Errors
+    /// Those of [`Server::replay`].
+    pub fn without_speculation(
+        &self,
+        workload: &mut dyn Workload,
+        observers: &mut [&mut dyn Observer],
+    ) -> ridgepoint::Result<Metrics> {
+        let (mut engine, latency) = (self.engine.clone(), self.latency.clone().without_draft());
+        engine.config.speculation = None;
+        let replayed = Server { engine: &engine, latency: &latency, ..*self }.replay(workload, observers)?;
+        Ok(replayed.metrics)
+    }
+
     /// Computes the KV metrics of a replay that `watch` observed. `contents` has the content of each record's request.
     pub fn kv_metrics(&self, of: &ReplayedLoad, contents: &[Option<Content>], watch: &KvWatch) -> KvMetrics {
         KvMetrics::of(&WatchedReplay {
@@ -69,10 +87,13 @@ impl Simulation {
     pub fn add(&mut self, server: &Server<'_>, of: &ReplayedLoad, details: Details) {
         let engine = &server.engine.config;
         self.sessions = details.has_sessions.then(|| SessionReport::of(&of.replay.records));
-        let with_tier = (&of.replay, &of.metrics);
-        self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.fewer_tiers);
+        let all = (&of.replay, &of.metrics);
+        self.kv_offload = OffloadReport::of(server.latency, engine, all, details.fewer_tiers);
         let remarks = self.kv_offload.as_ref().map(OffloadReport::remarks);
         self.warn(remarks.into_iter().flatten());
+        self.speculation = server.engine.speculation.as_ref().map(|served| {
+            SpeculationReport::of(served, server.latency, engine, all, details.without_speculation.as_ref())
+        });
         self.kv_metrics = details.kv_metrics;
         let remark =
             self.kv_metrics.as_ref().and_then(|metrics| metrics.host.as_ref()?.prices.extrapolated(engine.block_size));

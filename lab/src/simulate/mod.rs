@@ -1,5 +1,5 @@
 //! A load replayed on a server, and its report. `noise` reads by how much steps scatter, `report` replays the load, `details` adds the parts
-//! that some loads and servers alone have: `sessions`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
+//! that some loads and servers alone have: `sessions`, `speculation`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
 
 mod details;
 mod disk;
@@ -7,6 +7,7 @@ mod noise;
 mod offload;
 mod report;
 mod sessions;
+mod speculation;
 mod start;
 mod tiers;
 
@@ -16,5 +17,6 @@ pub use noise::{NOISE, Noise, OF_CORRECTION};
 pub use offload::OffloadReport;
 pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};
 pub use sessions::{SessionReport, Turns};
+pub use speculation::{DraftedLoad, SpeculationReport};
 pub use start::{ServerStart, StartReport};
 pub use tiers::{Comparison, FewerTiers, ServedLoad};

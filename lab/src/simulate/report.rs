@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::offload::OffloadReport;
 use super::sessions::SessionReport;
+use super::speculation::{SpeculationReport, widen};
 use super::start::{ServerStart, StartReport};
 use crate::served::of_another_server;
 
@@ -118,6 +119,14 @@ impl Server<'_> {
         let engine = self.latency.steps().engine();
         let coverage = IntervalCoverage::of(engine, &self.hardware.name, of.load_kind, correction.is_some());
         let correction = CorrectionInfo::of(correction);
+        let mut intervals = self.fitted.is_none().then(|| Intervals::of(&of.spread, &coverage));
+        if let (Some(intervals), Some(speculation)) = (&mut intervals, &self.engine.speculation) {
+            widen(intervals, speculation);
+            warnings.push(
+                "how often intervals hold was found on servers that draft no tokens; here they are wider by the range of the acceptance"
+                    .to_owned(),
+            );
+        }
         let mut latency_model = match (self.latency.steps().efficiency(), &correction.name) {
             (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
             (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
@@ -143,7 +152,7 @@ impl Server<'_> {
             latency_model,
             noise_sigma: self.noise_sigma,
             correction,
-            intervals: self.fitted.is_none().then(|| Intervals::of(&of.spread, &coverage)),
+            intervals,
             interval_coverage: self.fitted.is_none().then_some(coverage),
             stages: of.metrics.run_and_stages().cloned().collect(),
             all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
@@ -153,6 +162,7 @@ impl Server<'_> {
             sessions: None,
             kv_offload: None,
             kv_metrics: None,
+            speculation: None,
             engine: self.engine.config.clone(),
             notes: Vec::new(),
             warnings,
@@ -221,6 +231,9 @@ pub struct Simulation {
     /// What the KV cache itself costs and brings, if it is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_metrics: Option<KvMetrics>,
+    /// Speculative decoding, if the server drafts tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<SpeculationReport>,
     /// Always empty: remarks are warnings.
     pub notes: Vec<String>,
     /// Remarks.
