@@ -141,8 +141,8 @@ impl EngineConfig {
     }
 
     /// Number of drafts that a decode verifies; 0 without speculative decoding.
-    pub fn num_speculative_tokens(&self) -> u32 {
-        self.speculation.as_ref().map_or(0, Speculation::num_speculative_tokens)
+    pub fn num_draft_tokens(&self) -> u32 {
+        self.speculation.as_ref().map_or(0, Speculation::num_draft_tokens)
     }
 
     /// Lowers the longest context to what the blocks hold, and says so if it was longer.

@@ -52,7 +52,7 @@ impl EngineRules {
             (config.pipeline_parallel_size > 1, "pipeline stages"),
         ];
         let named = unsupported.iter().filter(|(is_set, _)| *is_set);
-        let drafts = config.num_speculative_tokens();
+        let drafts = config.num_draft_tokens();
         if matches!(self, EngineRules::Trtllm(_)) && config.max_num_batched_tokens <= drafts {
             problems.push(format!(
                 "max_num_batched_tokens = {} has no room for a token and its {drafts} drafts: give at least {}",

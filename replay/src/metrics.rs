@@ -78,12 +78,11 @@ impl Metrics {
         for record in &replay.records {
             by_stage.entry(record.stage).or_default().push(record);
         }
-        let has_tier = replay.offload.is_some();
         let stages = by_stage.into_iter().map(|(stage, records)| {
-            StageMetrics::of(Some(stage), &records, replay.inter_token_ns.get(stage as usize), has_tier)
+            StageMetrics::of(Some(stage), &records, replay.inter_token_ns.get(stage as usize), replay)
         });
         let all: Vec<&RequestRecord> = replay.records.iter().collect();
-        Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns, has_tier) }
+        Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns, replay) }
     }
 
     /// The whole run, then its stages.
@@ -97,8 +96,13 @@ impl StageMetrics {
         stage: Option<u32>,
         records: &[&RequestRecord],
         gaps: impl IntoIterator<Item = &'a Histogram<u64>>,
-        has_tier: bool,
+        replay: &Replay,
     ) -> Self {
+        let has_tier = replay.offload.is_some();
+        let gaps: Vec<&Histogram<u64>> = gaps.into_iter().collect();
+        // Tokens that come together have one gap.
+        let together = replay.counters.verifications > 0;
+        let num_gaps = together.then(|| gaps.iter().map(|of| of.len()).sum());
         let number = |outcome| records.iter().filter(|record| record.outcome == outcome).count() as u64;
         let finished: Vec<&RequestRecord> =
             records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect();
@@ -124,7 +128,7 @@ impl StageMetrics {
             total_tokens_per_s: per_s(input_tokens + output_tokens),
             ttft_ms: values(&|record| Some(record.ttft_ms())),
             tpot_ms: values(&RequestRecord::tpot_ms),
-            itl_ms: mean_gap_ms(&finished).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
+            itl_ms: mean_gap_ms(&finished, num_gaps).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
             itl_per_output_token_ms: values(&|record| {
                 let tokens = f64::from(record.num_output_tokens);
                 (tokens > 0.0).then(|| ns_to_ms(decoding_ns(record)) / tokens)
@@ -147,11 +151,11 @@ fn duration_ns(finished: &[&RequestRecord]) -> Option<u64> {
     Some(last.saturating_sub(first))
 }
 
-/// Time between first and last tokens of all requests, over the number of gaps in it.
-fn mean_gap_ms(finished: &[&RequestRecord]) -> Option<f64> {
+/// Time between first and last tokens of all requests, over the number of gaps in it: as counted, or one less than the tokens of each.
+fn mean_gap_ms(finished: &[&RequestRecord], counted: Option<u64>) -> Option<f64> {
     let several = || finished.iter().filter(|record| record.num_output_tokens > 1);
     let total_ns: u128 = several().map(|record| u128::from(decoding_ns(record))).sum();
-    let gaps: u64 = several().map(|record| u64::from(record.num_output_tokens) - 1).sum();
+    let gaps = counted.unwrap_or_else(|| several().map(|record| u64::from(record.num_output_tokens) - 1).sum());
     (gaps > 0).then(|| total_ns as f64 / NS_PER_MS as f64 / gaps as f64)
 }
 

@@ -8,13 +8,19 @@ use super::workload::seed::mixed;
 /// Most drafts of a request in a step.
 pub const MOST_DRAFTS: u32 = 32;
 
+/// Most drafts of a tree.
+const MOST_TREE_TOKENS: u32 = 127;
+
 /// Speculative decoding: each decode verifies drafts, and gets a token for every accepted one beside its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Speculation {
     /// For each position, the probability that its draft is accepted where those before it are.
     pub acceptance: Vec<f64>,
+    /// Drafts of a tree that a decode verifies together; 0 where drafts are a chain, all of which are verified.
+    #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub num_tree_tokens: u32,
     /// Tokens behind the drafts that a running request has KV slots for, in which the draft works.
     #[serde(default, skip_serializing_if = "ridgepoint::units::is_zero")]
     pub num_lookahead_tokens: u32,
@@ -35,7 +41,7 @@ impl Speculation {
     /// ```
     pub fn of_length(num_speculative_tokens: u32, length: f64) -> Self {
         let drafts = num_speculative_tokens.min(MOST_DRAFTS) as usize;
-        let at = |p: f64| Speculation { acceptance: vec![p; drafts], num_lookahead_tokens: 0 };
+        let at = |p: f64| Speculation { acceptance: vec![p; drafts], ..Speculation::default() };
         let (mut low, mut high) = (0.0, 1.0);
         if at(high).acceptance_length() <= length {
             return at(high);
@@ -51,12 +57,12 @@ impl Speculation {
     pub fn of_rates(rates: &[f64]) -> Self {
         let before = std::iter::once(1.0).chain(rates.iter().copied());
         let acceptance = rates.iter().zip(before).map(|(rate, before)| if before > 0.0 { rate / before } else { 0.0 });
-        Speculation { acceptance: acceptance.collect(), num_lookahead_tokens: 0 }
+        Speculation { acceptance: acceptance.collect(), ..Speculation::default() }
     }
 
     /// Number of drafts that a decode verifies.
-    pub fn num_speculative_tokens(&self) -> u32 {
-        u32::try_from(self.acceptance.len()).unwrap_or(MOST_DRAFTS)
+    pub fn num_draft_tokens(&self) -> u32 {
+        u32::try_from(self.acceptance.len()).unwrap_or(MOST_DRAFTS).max(self.num_tree_tokens)
     }
 
     /// Mean tokens that a verification brings, as vLLM logs them (`Mean acceptance length`): the sampled one and the accepted drafts.
@@ -73,6 +79,9 @@ impl Speculation {
         let mut problems = Vec::new();
         if self.acceptance.is_empty() || self.acceptance.len() > MOST_DRAFTS as usize {
             problems.push(format!("acceptance must have from 1 to {MOST_DRAFTS} probabilities, one for each draft"));
+        }
+        if self.num_tree_tokens > MOST_TREE_TOKENS {
+            problems.push(format!("num_tree_tokens = {} must be at most {MOST_TREE_TOKENS}", self.num_tree_tokens));
         }
         if let Some(outside) = self.acceptance.iter().find(|p| !(0.0..=1.0).contains(*p)) {
             problems.push(format!("acceptance = {outside} must be from 0 to 1"));
@@ -133,7 +142,7 @@ mod tests {
     #[test]
     fn lengths_beyond_the_drafts_and_probabilities_beyond_one_are_bounded_or_refused() {
         assert_eq!(Speculation::of_length(2, 9.0).acceptance, [1.0, 1.0]);
-        assert!(Speculation { acceptance: vec![0.5, 1.2], num_lookahead_tokens: 0 }.validate().is_err());
-        assert!(Speculation { acceptance: Vec::new(), num_lookahead_tokens: 0 }.validate().is_err());
+        assert!(Speculation { acceptance: vec![0.5, 1.2], ..Speculation::default() }.validate().is_err());
+        assert!(Speculation::default().validate().is_err());
     }
 }

@@ -17,6 +17,31 @@ const EAGLE3_VOCABULARY: u64 = 32_000;
 const HEAD_DIM: u64 = 128;
 const KV_HEADS: u64 = 8;
 
+/// The passes that draft tokens for a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftShape {
+    /// Passes one after another, each behind the tokens of the one before: the most drafts that a step accepts.
+    pub passes: u32,
+    /// Tokens of a request in each pass but the first; above 1 for a tree of drafts.
+    pub width: u32,
+}
+
+impl DraftShape {
+    /// A chain of drafts.
+    pub fn chain(passes: u32) -> Self {
+        DraftShape { passes, width: 1 }
+    }
+}
+
+/// A model that drafts tokens for another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// The model, or the head of one.
+    pub model: Arc<Model>,
+    /// Its passes for a step.
+    pub shape: DraftShape,
+}
+
 /// A head over the hidden states of the model that it drafts for, whose embedding it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DraftHead {
@@ -74,15 +99,15 @@ impl Model {
     ///
     /// ```
     /// use ridgepoint::Model;
-    /// use ridgepoint::model::DraftMethod;
-    /// let model = Model::find("deepseek-r1")?.drafted(DraftMethod::Mtp, None)?;
-    /// assert_eq!(model.draft.map(|draft| draft.num_layers()), Some(1));
+    /// use ridgepoint::model::{DraftMethod, DraftShape};
+    /// let model = Model::find("deepseek-r1")?.drafted(DraftMethod::Mtp, None, DraftShape::chain(3))?;
+    /// assert_eq!(model.draft.map(|draft| draft.model.num_layers()), Some(1));
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     ///
     /// # Errors
     /// `ErrorKind::Invalid` for a model without layers for multi-token prediction, and for a draft of another vocabulary.
-    pub fn drafted(mut self, method: DraftMethod, draft: Option<Model>) -> Result<Model> {
+    pub fn drafted(mut self, method: DraftMethod, draft: Option<Model>, shape: DraftShape) -> Result<Model> {
         let fault = |problem: String| Err(Error::invalid(self.name.clone(), vec![problem]));
         let drafting = match (method, draft) {
             (DraftMethod::Ngram, _) => None,
@@ -113,7 +138,10 @@ impl Model {
             self.notes.retain(|note| !note.starts_with(MTP_NOTE));
         }
         let greedy = SamplingParams { temperature: Some(0.0), ..SamplingParams::default() };
-        self.draft = drafting.map(|draft| Arc::new(Model { sampling: Some(greedy), draft: None, ..draft }));
+        self.draft = drafting.map(|draft| {
+            let model = Arc::new(Model { sampling: Some(greedy), draft: None, ..draft });
+            Draft { model, shape }
+        });
         Ok(self)
     }
 

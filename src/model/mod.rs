@@ -31,7 +31,7 @@ mod weight_variant;
 mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
-pub use draft::DraftMethod;
+pub use draft::{Draft, DraftMethod, DraftShape};
 pub use own_sampling::{OwnSampling, SamplerWork};
 pub use sampling::SamplingParams;
 pub(crate) use shape::Model;

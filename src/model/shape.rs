@@ -1,11 +1,9 @@
 //! The shape of a model: its layers, their sizes, and how their weights are stored. This file holds data alone; `config`
 //! constructs it.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
-use super::draft::DraftHead;
+use super::draft::{Draft, DraftHead};
 use super::sampling::SamplingParams;
 use crate::dtype::{DType, WeightFormat};
 
@@ -301,7 +299,7 @@ pub struct Model {
     pub(crate) num_mtp_layers: u64,
     /// What drafts tokens for this model on the same GPUs (speculative decoding); `None` without.
     #[serde(skip)]
-    pub draft: Option<Arc<Model>>,
+    pub draft: Option<Draft>,
     /// This model is a head over the hidden states of another one.
     #[serde(skip)]
     pub(crate) head: Option<DraftHead>,

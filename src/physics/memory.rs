@@ -80,7 +80,7 @@ impl Memory {
         let (kv_cache, state) = (kv_cache(model, context, most_layers), state(model, context, most_layers));
         let memory = Memory { weight_bytes_per_stage, kv_cache, state };
         match &model.draft {
-            Some(draft) if deployment.num_draft_tokens > 0 => Ok(memory.with(&Memory::new(draft, deployment)?)),
+            Some(draft) if deployment.num_draft_tokens > 0 => Ok(memory.with(&Memory::new(&draft.model, deployment)?)),
             _ => Ok(memory),
         }
     }

@@ -1,23 +1,23 @@
 //! The passes that draft tokens behind a step (speculative decoding).
 //!
-//! The first pass runs over all tokens of the step, whose hidden states are new; each later one over one token of every request. Uses
+//! The first pass runs over all tokens of the step, whose hidden states are new; each later one over one token of every request, or as many as a tree of
+//! drafts is wide. Uses
 //! `model`, `physics`.
 
 use super::{CorrectionChoice, Options, StepModel};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::model::Model;
+use crate::model::{DraftShape, Model};
 use crate::physics::BatchSums;
 use crate::request::Request;
 use crate::step::Step;
-use crate::units::real;
 
-/// What drafts, and how many tokens for each request.
+/// What drafts, and its passes.
 #[derive(Debug, Clone)]
 pub(super) struct Drafting {
     steps: StepModel,
-    num_draft_tokens: u64,
+    shape: DraftShape,
 }
 
 impl Drafting {
@@ -28,12 +28,12 @@ impl Drafting {
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Option<Self>> {
-        let num_draft_tokens = u64::from(deployment.num_draft_tokens);
-        let Some(draft) = model.draft.as_ref().filter(|_| num_draft_tokens > 0) else { return Ok(None) };
+        let drafts = deployment.num_draft_tokens > 0;
+        let Some(draft) = model.draft.as_ref().filter(|_| drafts) else { return Ok(None) };
         // Corrections were fitted on whole steps.
         let options = Options { correction: CorrectionChoice::None, ..options.clone() };
-        let steps = StepModel::with_options(draft, hardware, deployment, &options)?;
-        Ok(Some(Drafting { steps, num_draft_tokens }))
+        let steps = StepModel::with_options(&draft.model, hardware, deployment, &options)?;
+        Ok(Some(Drafting { steps, shape: draft.shape }))
     }
 }
 
@@ -57,8 +57,10 @@ impl StepModel {
         let mut sums = BatchSums::default();
         for request in step.requests.iter().filter(|request| request.samples) {
             let computed = request.num_computed_tokens.saturating_add(request.num_scheduled_tokens);
-            sums.add_request(&Request::decode(computed), &draft.steps.plan.windows);
+            let others = u8::try_from(draft.shape.width.saturating_sub(1)).unwrap_or(u8::MAX);
+            sums.add_request(&Request::verification(computed, others), &draft.steps.plan.windows);
         }
-        first_us + real(draft.num_draft_tokens - 1) * draft.steps.time_us_of_sums(&sums)
+        draft.steps.share(&mut sums, 0);
+        first_us + f64::from(draft.shape.passes.saturating_sub(1)) * draft.steps.time_us_of_sums(&sums)
     }
 }

@@ -9,13 +9,13 @@ pub fn lay_out(of: &SpeculationReport, most: u32, page: &mut Page) {
     let [least_length, most_length] = of.acceptance_bounds;
     let brought = shown(of.tokens_per_step, |tokens| format!("{tokens:.2}"));
     let drafted = format!(
-        "{} of {} for each step; a verification brought {brought} tokens, by an acceptance length of {:.2} ({}; {least_length:.2} to {most_length:.2})",
-        plural(u64::from(of.num_speculative_tokens), "draft"),
+        "{} by {} for each step; a verification brought {brought} tokens, by an acceptance length of {:.2} ({}; {least_length:.2} to {most_length:.2})",
+        plural(u64::from(of.num_draft_tokens), "draft"),
         of.method.name(),
         of.acceptance_length,
         of.acceptance_source,
     );
-    page.paragraph("speculation", &drafted);
+    page.paragraph("drafts     ", &drafted);
     let [least, up_to] = of.pays_up_to_concurrency;
     let bound = |concurrency: u32| match concurrency {
         0 => "none".to_owned(),

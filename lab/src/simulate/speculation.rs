@@ -19,6 +19,8 @@ pub struct SpeculationReport {
     pub method: DraftMethod,
     /// Tokens that are drafted for a step.
     pub num_speculative_tokens: u32,
+    /// Drafts that a step verifies: more where they are a tree.
+    pub num_draft_tokens: u32,
     /// Mean tokens that a verification brings, the sampled one included, by the acceptance.
     pub acceptance_length: f64,
     /// Range of it.
@@ -79,10 +81,11 @@ impl SpeculationReport {
         let counted = replay.counters;
         let verified = (counted.verifications > 0).then_some(counted.verifications as f64);
         let context_tokens = mean_context(replay);
-        let pays = |length| pays_up_to(latency, engine, context_tokens, (served.num_speculative_tokens, length));
+        let pays = |length| pays_up_to(latency, engine, context_tokens, (served.num_draft_tokens, length));
         SpeculationReport {
             method: served.method,
             num_speculative_tokens: served.num_speculative_tokens,
+            num_draft_tokens: served.num_draft_tokens,
             acceptance_length: served.acceptance_length,
             acceptance_bounds: served.acceptance_bounds,
             acceptance_source: served.source.clone(),

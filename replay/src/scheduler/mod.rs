@@ -233,7 +233,7 @@ impl<'a> Scheduler<'a> {
     /// Tokens of a running request's decode: one, and the drafts that its context has room for.
     fn tokens_of_decode(&self, state: &Slot) -> u32 {
         let room = self.config.max_model_len.saturating_sub(state.computed + 2);
-        1 + self.config.num_speculative_tokens().min(room)
+        1 + self.config.num_draft_tokens().min(room)
     }
 
     /// Tokens for which a request has KV slots once it has computed so many more: with those that its draft looks ahead.

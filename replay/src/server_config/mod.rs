@@ -29,7 +29,7 @@ pub use engine_log::EngineLog;
 pub use launch_text::words as launch_words;
 pub use offload::{KvOffloading, KvOffloadingSize};
 pub use other_arguments::NOT_MODELLED;
-pub use speculative::{GivenAcceptance, ServedSpeculation, Speculative};
+pub use speculative::{DraftTree, GivenAcceptance, ServedSpeculation, Speculative};
 pub use transfers::{KvTransfersSource, unused_disk};
 
 use std::collections::BTreeSet;

@@ -199,7 +199,7 @@ fn read(origin: &str, given: &Given, engine: &Engine, log: &Log) -> Option<Serve
     if given.has("num_draft_tokens") {
         keys.problem("num_draft_tokens", "is that of speculative_config: give it alone");
     }
-    deployment.num_draft_tokens = speculative.as_ref().map_or(0, |of| of.num_speculative_tokens);
+    deployment.num_draft_tokens = speculative.as_ref().map_or(0, Speculative::num_draft_tokens);
     let (model, hardware): (Option<String>, Option<String>) = (given.get("model"), given.get("hardware"));
     let server = ServerConfig::new(origin, &model?, &hardware?);
     Some(ServerConfig {

@@ -41,8 +41,11 @@ fn case() -> impl Strategy<Value = Case> {
             };
             // A context of TensorRT-LLM takes whole blocks.
             let least = config.block_size.max(drafts + 1);
-            let speculation =
-                Speculation { acceptance: vec![acceptance; drafts as usize], num_lookahead_tokens: lookahead * drafts };
+            let speculation = Speculation {
+                acceptance: vec![acceptance; drafts.min(3) as usize],
+                num_tree_tokens: if drafts > 3 { drafts } else { 0 },
+                num_lookahead_tokens: lookahead * drafts,
+            };
             EngineConfig {
                 max_num_batched_tokens: config.max_num_batched_tokens.max(least),
                 rules,
@@ -79,7 +82,7 @@ proptest! {
             prop_assert_eq!(*tokens, if finishes { record.num_output_tokens } else { 0 });
             prop_assert!(!finishes || record.finish_ns == *last_ns);
         }
-        let drafts = case.config.num_speculative_tokens();
+        let drafts = case.config.num_draft_tokens();
         for step in &seen.steps {
             prop_assert!(step.batch.iter().all(|(_, request)| u32::from(request.num_draft_tokens) <= drafts));
             let longest = step.batch.iter().map(|(_, of)| of.num_computed_tokens + of.num_scheduled_tokens).max();

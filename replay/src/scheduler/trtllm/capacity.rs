@@ -28,7 +28,7 @@ impl Capacity {
             policy,
             block_size: config.block_size,
             other_blocks: config.other_blocks(),
-            drafts: config.num_speculative_tokens(),
+            drafts: config.num_draft_tokens(),
             max_model_len: config.max_model_len,
             promised: 0,
         }

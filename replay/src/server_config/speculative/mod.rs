@@ -107,10 +107,21 @@ pub struct Speculative {
     pub method: DraftMethod,
     /// Tokens drafted for a step, from 1 to 32.
     pub num_speculative_tokens: u32,
+    /// The tree that the drafts are; `None` for a chain.
+    pub tree: Option<DraftTree>,
     /// Name or path of the config of the head or model that drafts; `None` of the model's own layers (MTP) and of n-grams.
     pub model: Option<String>,
     /// The acceptance; `None` where nothing is said about it.
     pub acceptance: Option<GivenAcceptance>,
+}
+
+/// A tree of drafts, of which a step accepts one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftTree {
+    /// Tokens of each pass that the next one goes on from.
+    pub width: u32,
+    /// Drafts that a step verifies.
+    pub num_draft_tokens: u32,
 }
 
 /// How many drafts are accepted, as it was measured.
@@ -148,6 +159,13 @@ impl Speculative {
             }
             (own, other) => Some(Speculative { acceptance: own.unwrap_or(other), ..found }),
         }
+    }
+}
+
+impl Speculative {
+    /// Drafts that a step verifies.
+    pub fn num_draft_tokens(&self) -> u32 {
+        self.tree.map_or(self.num_speculative_tokens, |tree| tree.num_draft_tokens)
     }
 }
 

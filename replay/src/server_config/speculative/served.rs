@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ridgepoint::model::DraftMethod;
+use ridgepoint::model::{DraftMethod, DraftShape};
 use ridgepoint::{Engine, Error, Model, Result};
 
 use super::{GivenAcceptance, Speculative};
@@ -60,6 +60,8 @@ pub struct ServedSpeculation {
     pub method: DraftMethod,
     /// Tokens that are drafted for a step.
     pub num_speculative_tokens: u32,
+    /// Drafts that a step verifies: more where they are a tree.
+    pub num_draft_tokens: u32,
     /// Mean tokens of a request's step, the sampled one included.
     pub acceptance_length: f64,
     /// Range of it.
@@ -89,7 +91,7 @@ impl ServedSpeculation {
             }
         };
         vec![format!(
-            "speculative decoding with {drafts} drafts of {}: a step brings a request {length:.2} tokens on average, {source}; {work}",
+            "speculative decoding, num_speculative_tokens {drafts} by {}: a step brings a request {length:.2} tokens on average, {source}; {work}",
             method.name()
         )]
     }
@@ -118,7 +120,8 @@ impl Speculative {
             }
             _ => None,
         };
-        model.drafted(self.method, draft)
+        let width = self.tree.map_or(1, |tree| tree.width);
+        model.drafted(self.method, draft, DraftShape { passes: self.num_speculative_tokens, width })
     }
 
     /// Returns how many drafts `engine` accepts for a model: as given, or as measured for the model.
@@ -149,10 +152,18 @@ impl Speculative {
         let around = [1.0 - ACCEPTED_SPREAD, 1.0 + ACCEPTED_SPREAD].map(|share| (1.0 + accepted * share).min(most));
         // vLLM keeps slots that its drafts are written to; the others' drafts use those of the verification.
         let looks_ahead = engine.is_vllm() && self.method != DraftMethod::Ngram;
-        let speculation = Speculation { num_lookahead_tokens: if looks_ahead { drafts } else { 0 }, ..speculation };
+        let ahead = if looks_ahead { drafts } else { 0 };
+        // SGLang keeps slots for all tokens of all passes (`ScheduleBatch.new_page_count_next_decode`).
+        let of_tree = self.tree.map_or(0, |tree| (drafts * tree.width).saturating_sub(tree.num_draft_tokens + 1));
+        let speculation = Speculation {
+            num_tree_tokens: self.tree.map_or(0, |tree| tree.num_draft_tokens),
+            num_lookahead_tokens: ahead + of_tree,
+            ..speculation
+        };
         let served = ServedSpeculation {
             method: self.method,
             num_speculative_tokens: drafts,
+            num_draft_tokens: self.num_draft_tokens(),
             acceptance_length,
             acceptance_bounds: bounds.unwrap_or(around),
             source,
@@ -203,7 +214,7 @@ mod tests {
     use super::*;
 
     fn speculative(method: DraftMethod, drafts: u32, acceptance: Option<GivenAcceptance>) -> Speculative {
-        Speculative { method, num_speculative_tokens: drafts, model: None, acceptance }
+        Speculative { method, num_speculative_tokens: drafts, tree: None, model: None, acceptance }
     }
 
     #[test]

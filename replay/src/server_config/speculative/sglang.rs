@@ -7,7 +7,7 @@ use ridgepoint::arguments::Given;
 use ridgepoint::input::Keys;
 use ridgepoint::model::DraftMethod;
 
-use super::{MAX_SPECULATIVE_TOKENS, Speculative};
+use super::{DraftTree, MAX_SPECULATIVE_TOKENS, Speculative};
 
 const ALGORITHM: &str = "speculative_algorithm";
 const DRAFT: &str = "speculative_draft_model_path";
@@ -23,8 +23,11 @@ pub(super) const NAMES: [&str; 1] = [ALGORITHM];
 const OWN_STEPS: u32 = 3;
 /// SGLang's own length of the matches of n-grams.
 const OWN_WINDOW: u32 = 12;
-/// Parts of the names of models for which SGLang's own choice is a tree of drafts.
+/// Parts of the names of models for which SGLang's own choice is a tree of drafts, and that tree: passes, width, tokens.
 const TREES: [&str; 2] = ["llama", "grok"];
+const OWN_TREE: (u32, u32, u32) = (5, 4, 8);
+/// Most tokens of a tree.
+const MOST_TREE_TOKENS: u32 = 128;
 
 /// Reads the arguments.
 pub(super) fn read(given: &Given, keys: &Keys<'_>) -> Option<Speculative> {
@@ -48,7 +51,7 @@ pub(super) fn read(given: &Given, keys: &Keys<'_>) -> Option<Speculative> {
         ("EAGLE", Some(draft)) if !is_own(draft) => DraftMethod::Eagle,
         _ => DraftMethod::Mtp,
     };
-    let num_speculative_tokens = drafts(given, keys, &algorithm, served.as_deref());
+    let drafted = drafts(given, keys, &algorithm, served.as_deref());
     let model = match method {
         DraftMethod::Ngram => None,
         DraftMethod::Mtp => {
@@ -64,30 +67,31 @@ pub(super) fn read(given: &Given, keys: &Keys<'_>) -> Option<Speculative> {
             Some(draft?)
         }
     };
-    Some(Speculative { method, num_speculative_tokens: num_speculative_tokens?, model, acceptance: None })
+    let (num_speculative_tokens, tree) = drafted?;
+    Some(Speculative { method, num_speculative_tokens, tree, model, acceptance: None })
 }
 
-/// Reads the number of tokens that are drafted for a step.
-fn drafts(given: &Given, keys: &Keys<'_>, algorithm: &str, served: Option<&str>) -> Option<u32> {
+/// Reads the number of passes that draft for a step, and the tree that their drafts are.
+fn drafts(given: &Given, keys: &Keys<'_>, algorithm: &str, served: Option<&str>) -> Option<(u32, Option<DraftTree>)> {
     if [STEPS, TOPK, TOKENS, WINDOW].iter().any(|key| keys.has(key) && !given.has(key)) {
         return None;
     }
     let [steps, topk, tokens]: [Option<u32>; 3] = [STEPS, TOPK, TOKENS].map(|key| given.get(key));
     if algorithm == "NGRAM" {
-        return of_ngrams(keys, tokens.or(given.get(WINDOW)).unwrap_or(OWN_WINDOW));
+        return Some((of_ngrams(keys, tokens.or(given.get(WINDOW)).unwrap_or(OWN_WINDOW))?, None));
     }
     match (steps, topk, tokens) {
         (None, None, None) => {
             let name = served.unwrap_or_default().to_lowercase();
             if algorithm != "STANDALONE" && TREES.iter().any(|part| name.contains(part)) {
-                let reason = format_args!(
-                    "drafts a tree of tokens for this model by default, which is not modelled: give {STEPS}, and {TOPK} = 1"
-                );
-                keys.problem(ALGORITHM, reason);
-                return None;
+                let (steps, topk, tokens) = OWN_TREE;
+                keys.log.note(format!(
+                    "{STEPS} = {steps}, {TOPK} = {topk} and {TOKENS} = {tokens} are the defaults of sglang"
+                ));
+                return Some((steps, Some(DraftTree { width: topk, num_draft_tokens: tokens - 1 })));
             }
             keys.log.note(format!("{STEPS} = {OWN_STEPS} is the default of sglang"));
-            Some(OWN_STEPS)
+            Some((OWN_STEPS, None))
         }
         (None, ..) => {
             keys.problem(ALGORITHM, format_args!("needs {STEPS} where {TOPK} or {TOKENS} is given"));
@@ -101,10 +105,17 @@ fn drafts(given: &Given, keys: &Keys<'_>, algorithm: &str, served: Option<&str>)
             if let Some(tokens) = tokens.filter(|tokens| *tokens != steps + 1) {
                 keys.log.note(format!("{TOKENS} = {tokens}: sglang takes {}, one more than {STEPS}", steps + 1));
             }
-            Some(steps)
+            Some((steps, None))
         }
-        (Some(_), Some(_), _) => {
-            keys.problem(TOPK, "is not modelled: drafts are a chain, not a tree; give 1");
+        (Some(steps), Some(width), Some(tokens)) => {
+            if !(2..=MOST_TREE_TOKENS).contains(&tokens) {
+                keys.problem(TOKENS, format_args!("must be from 2 to {MOST_TREE_TOKENS}"));
+                return None;
+            }
+            Some((steps, Some(DraftTree { width, num_draft_tokens: tokens - 1 })))
+        }
+        (Some(_), Some(_), None) => {
+            keys.problem(ALGORITHM, format_args!("needs {TOKENS} where {TOPK} is above 1"));
             None
         }
     }

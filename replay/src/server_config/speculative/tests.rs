@@ -42,7 +42,7 @@ pub(super) fn refuses(result: ridgepoint::Result<ServerConfig>, expected: &[&str
 }
 
 fn speculative(method: DraftMethod, num_speculative_tokens: u32, model: Option<&str>) -> Option<Speculative> {
-    Some(Speculative { method, num_speculative_tokens, model: model.map(str::to_owned), acceptance: None })
+    Some(Speculative { method, num_speculative_tokens, tree: None, model: model.map(str::to_owned), acceptance: None })
 }
 
 #[test]
@@ -158,6 +158,25 @@ fn dotted_keys_are_those_of_an_object_in_files_too() {
 }
 
 #[test]
+fn sglang_drafts_a_tree_of_tokens() {
+    let tree = |flags: &str| {
+        let head = "--speculative-algorithm EAGLE3 --speculative-draft-model-path h";
+        let text =
+            format!("python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct {head} {flags}");
+        let server = line(&text);
+        let of = server.speculative.unwrap();
+        (
+            of.num_speculative_tokens,
+            of.tree.map(|tree| (tree.width, tree.num_draft_tokens)),
+            server.deployment.num_draft_tokens,
+        )
+    };
+    let given = "--speculative-num-steps 4 --speculative-eagle-topk 4 --speculative-num-draft-tokens 16";
+    assert_eq!(tree(given), (4, Some((4, 15)), 15));
+    assert_eq!(tree(""), (5, Some((4, 7)), 7));
+}
+
+#[test]
 fn sglang_drafts_a_chain_of_tokens() {
     let steps = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4";
     for (flags, expected) in [
@@ -217,8 +236,8 @@ fn what_sglang_drafts_is_checked() {
     let head = "--speculative-algorithm EAGLE3 --speculative-draft-model-path h";
     for (flags, expected) in [
         (
-            format!("{head} --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8"),
-            "speculative_eagle_topk = \"4\" is not modelled: drafts are a chain, not a tree; give 1",
+            format!("{head} --speculative-num-steps 5 --speculative-eagle-topk 4"),
+            "needs speculative_num_draft_tokens where speculative_eagle_topk is above 1",
         ),
         (
             format!("{head} --speculative-num-steps 5"),
@@ -249,11 +268,6 @@ fn what_sglang_drafts_is_checked() {
         let problems = line_problems(&format!("{SGLANG} {flags}"));
         assert!(problems.contains(expected), "{flags}: {problems}");
     }
-    let tree = line_problems(
-        "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --speculative-algorithm EAGLE3 \
-         --speculative-draft-model-path h",
-    );
-    assert!(tree.contains("drafts a tree of tokens for this model by default, which is not modelled"), "{tree}");
     let foreign = line_problems("vllm serve m --speculative-algorithm EAGLE");
     assert!(foreign.contains("speculative_algorithm is an argument of sglang, which vllm does not have"), "{foreign}");
 }

@@ -84,7 +84,7 @@ pub(super) fn read(keys: &Keys<'_>) -> Option<Speculative> {
             Some(model?)
         }
     };
-    Some(Speculative { method, num_speculative_tokens: number?, model, acceptance: None })
+    Some(Speculative { method, num_speculative_tokens: number?, tree: None, model, acceptance: None })
 }
 
 /// The method of a name. The PyTorch backend runs heads of EAGLE-3 by either name.

@@ -116,7 +116,7 @@ fn chosen(of: &Names<'_>, drafts: Option<u32>, served: Option<&str>) -> Option<S
         }
         (_, Some(model)) => Some(model.to_owned()),
     };
-    Some(Speculative { method, num_speculative_tokens, model, acceptance: None })
+    Some(Speculative { method, num_speculative_tokens, tree: None, model, acceptance: None })
 }
 
 /// The method of a name; all models' names for layers of multi-token prediction end alike.
