@@ -416,7 +416,7 @@ impl ServerConfig {
                 if !self.given.contains("async_scheduling") && served.waits_for_drafts(kernels) {
                     config.scheduler.async_scheduling = false;
                 }
-                notes.extend(served.notes());
+                notes.extend(served.notes(kernels));
                 Some(served)
             }
             None => None,
