@@ -31,6 +31,16 @@ pub(super) struct Batch {
     pub(super) stored: Vec<u32>,
 }
 
+/// The outcome of a scheduler iteration.
+pub(super) enum Scheduled {
+    /// A step.
+    Step,
+    /// No step: the request that needed blocks was itself preempted.
+    OnlyPreempted,
+    /// No step.
+    Nothing,
+}
+
 impl Batch {
     pub(super) fn clear(&mut self) {
         self.requests.clear();

@@ -1,7 +1,10 @@
-//! The keys that decode attention reads again for the drafts of a request.
+//! The keys that decode attention reads again: for the drafts of a request, and for requests that share a prefix.
 
 use crate::efficiency::Timer;
+use crate::efficiency::shared_reads::SharedReads;
+use crate::hardware::Hardware;
 use crate::model::Window;
+use crate::physics::attention::kv_bytes_per_token;
 use crate::physics::{BatchSums, Kernel, MAX_WINDOWS, Operator, StepPlan};
 use crate::units::real;
 
@@ -48,4 +51,19 @@ impl DraftReads {
             window.draft_kv_tokens = 0;
         }
     }
+}
+
+/// Repeated reads of decode attention by the plan's windows.
+pub(super) fn shared_reads(
+    plan: &StepPlan,
+    timers: &[(Operator, Timer)],
+    hardware: &Hardware,
+) -> Vec<Option<SharedReads>> {
+    let full = timers.iter().find_map(|(operator, _)| match operator.kernel {
+        Kernel::AttentionDecode { heads, .. } if heads.window == Window::Full => {
+            Some(SharedReads::new(hardware.l2_bytes, kv_bytes_per_token(&heads)))
+        }
+        _ => None,
+    });
+    plan.windows.iter().map(|window| full.filter(|_| *window == Window::Full)).collect()
 }

@@ -30,13 +30,12 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, each_once};
 use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::model::{Model, OwnSampling, SamplerWork, Window};
-use crate::physics::attention::kv_bytes_per_token;
-use crate::physics::{BatchSums, Kernel, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
+use crate::physics::{BatchSums, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
 use crate::units::real;
 
 use assumption::Assumption;
-use draft_reads::DraftReads;
+use draft_reads::{DraftReads, shared_reads};
 use drafting::Drafting;
 use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
@@ -381,17 +380,6 @@ fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
         asked.collect::<Vec<_>>().join(" with ")
     );
     Error::invalid(hardware.name.as_str(), vec![problem])
-}
-
-/// Repeated reads of decode attention by the plan's windows.
-fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardware) -> Vec<Option<SharedReads>> {
-    let full = timers.iter().find_map(|(operator, _)| match operator.kernel {
-        Kernel::AttentionDecode { heads, .. } if heads.window == Window::Full => {
-            Some(SharedReads::new(hardware.l2_bytes, kv_bytes_per_token(&heads)))
-        }
-        _ => None,
-    });
-    plan.windows.iter().map(|window| full.filter(|_| *window == Window::Full)).collect()
 }
 
 /// Returns each operator of a plan once, taken from batches that together have all of them.

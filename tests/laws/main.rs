@@ -32,6 +32,7 @@ mod model_sampling;
 mod older_families;
 mod public_names;
 mod published_configs;
+mod speculation;
 mod steps;
 mod table_provenance;
 mod table_texts;

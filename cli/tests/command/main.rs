@@ -62,6 +62,7 @@ mod simulate_lists;
 mod simulate_noise;
 mod simulate_sampling;
 mod simulate_sessions;
+mod speculation;
 mod sweep;
 mod sweep_resume;
 mod training;

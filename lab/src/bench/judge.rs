@@ -67,10 +67,7 @@ impl BenchCase {
     pub(super) fn replayed(&self, correction: Option<&Correction>) -> Result<(Metrics, Spread, Vec<String>)> {
         let latency = match correction {
             None => self.latency.clone(),
-            Some(correction) => {
-                let steps = self.latency.steps().clone().with_correction(Arc::new(correction.clone()));
-                CalibratedRoofline::new(steps).with_kv_transfers(self.latency.kv_transfers())
-            }
+            Some(correction) => self.latency.clone().with_correction(Arc::new(correction.clone())),
         };
         let mut sampler = SpreadSampler::new(latency.steps());
         let mut load = self.load.workload(self.seed)?;

@@ -14,7 +14,7 @@ use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
 use ridgepoint::{Error, Request, Result, Step};
 
-use super::batch::Batch;
+use super::batch::{Batch, Scheduled};
 use super::block_lives::BlockLives;
 use super::clock::{Clock, StepTiming, ns};
 use super::config::EngineConfig;
@@ -114,14 +114,6 @@ pub(super) fn replay_at(
     }
     let offload = engine.scheduler.offload.map(|offload| offload.into_counters());
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
-}
-
-/// The outcome of a scheduler iteration.
-enum Scheduled {
-    Step,
-    /// No step: the request that needed blocks was itself preempted.
-    OnlyPreempted,
-    Nothing,
 }
 
 struct Engine<'a> {

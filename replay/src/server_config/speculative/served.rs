@@ -82,7 +82,7 @@ impl ServedSpeculation {
     }
 
     /// What users should know about its times.
-    pub(in crate::server_config) fn notes(&self) -> Vec<String> {
+    pub(in crate::server_config) fn notes(&self, engine: &Engine) -> Vec<String> {
         let Self { method, num_speculative_tokens: drafts, acceptance_length: length, source, .. } = self;
         let work = match method {
             DraftMethod::Ngram => "the host's search for n-grams is left out",
