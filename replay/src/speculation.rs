@@ -115,6 +115,7 @@ impl Speculation {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
 

@@ -57,7 +57,7 @@ pub(super) fn refuse_parts(name: &str, origin: &str, model_type: &str, outer: &K
     let problem = if let Some(sign) = draft_sign(name, model_type, class, outer) {
         format!(
             "{sign} means a draft head of speculative decoding, not a model that is served alone: give the model that it drafts for; \
-             speculative decoding is not predicted"
+             a server names it in speculative_config"
         )
     } else if ENCODERS.contains(&model_type) {
         format!(

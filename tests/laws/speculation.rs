@@ -1,4 +1,5 @@
 //! Steps that verify drafts, and the passes that draft: tables against operators, reads, weights and KV cache.
+#![allow(clippy::float_cmp)]
 
 use proptest::prelude::*;
 use ridgepoint::kv_capacity::KvCapacity;

@@ -1,4 +1,5 @@
 //! Speculative decoding through `ridgepoint simulate`: lines of all engines, comparison, and what is refused.
+#![allow(clippy::float_cmp)]
 
 use crate::cli_support;
 

@@ -112,9 +112,44 @@ pub(super) fn words_of(value: &Value) -> Vec<String> {
     }
 }
 
-/// The words of a command, as a shell splits them. A quote that does not end is a part of its word.
+/// The words of a command, as a shell splits them. A quote that does not end is a part of its word. JSON without quotes around it, as lists
+/// of arguments have it, is a word as it stands, though a shell would take its quotes away.
 pub fn words(command: &str) -> Vec<String> {
-    shlex::split(command).unwrap_or_else(|| command.split_whitespace().map(str::to_owned).collect())
+    let quoted = with_quoted_json(command);
+    shlex::split(&quoted).unwrap_or_else(|| command.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Puts quotes around the JSON objects of a command that have none.
+fn with_quoted_json(command: &str) -> String {
+    let mut text = String::with_capacity(command.len());
+    let mut rest = command;
+    let mut quote = None;
+    while let Some(first) = rest.chars().next() {
+        let object = match quote {
+            None if first == '{' => json_object(rest),
+            _ => None,
+        };
+        let taken = object.map_or(first.len_utf8(), str::len);
+        match object {
+            Some(object) => text.extend(["'", object, "'"]),
+            None => text.push(first),
+        }
+        quote = match quote {
+            Some(open) if open == first => None,
+            None if matches!(first, '\'' | '"') => Some(first),
+            same => same,
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    text
+}
+
+/// The JSON object that a text begins with, unless a shell's quote is in it.
+fn json_object(text: &str) -> Option<&str> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
+    let found = values.next()?.ok()?;
+    let object = text.get(..values.byte_offset())?;
+    (!found.is_empty() && !object.contains('\'')).then_some(object)
 }
 
 /// The arguments of a command: the word before the flags is the model. A flag without a value is on.
@@ -176,6 +211,16 @@ mod tests {
         let module =
             in_script("python -m vllm.entrypoints.openai.api_server --model m --no-enable-prefix-caching").unwrap();
         assert_eq!(Value::Object(module.arguments), json!({"model": "m", "no-enable-prefix-caching": true}));
+    }
+
+    #[test]
+    fn json_without_quotes_is_a_word() {
+        let json = "--speculative-config={\"method\":\"mtp\",\"num_speculative_tokens\":1}";
+        assert_eq!(words(&format!("vllm serve m {json} -tp 2")), ["vllm", "serve", "m", json, "-tp", "2"]);
+        let spaced = words("serve --x {\"a\": {\"b\": [1, 2]}} --y");
+        assert_eq!(spaced, ["serve", "--x", "{\"a\": {\"b\": [1, 2]}}", "--y"]);
+        // Quotes that are there count as a shell's.
+        assert_eq!(words("a '{\"b\": 1}' \"{'c': 2}\" {d} ${e}"), ["a", "{\"b\": 1}", "{'c': 2}", "{d}", "${e}"]);
     }
 
     #[test]

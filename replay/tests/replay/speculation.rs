@@ -1,4 +1,5 @@
 //! Replays of servers that verify drafts: laws for every engine, and steps counted by hand.
+#![allow(clippy::float_cmp)]
 
 use crate::cases::{self, Case, Sent};
 use crate::common::Recorder;

@@ -213,6 +213,7 @@ impl Speculative {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
 
