@@ -235,7 +235,7 @@ impl Table {
             let found = format!("{:?} again", &point[..last]);
             return Err(bad_row(&self.origin, row, self.family.axes[0], &found, "one line per point"));
         }
-        let count = values.split_ascii_whitespace().count();
+        let count = fields(values).count();
         if count == 0 || count > knots.len() {
             let expected = format!("1 to {}, as many as the series has knots", knots.len());
             return Err(bad_value(&format!("{count} values"), &expected));
@@ -243,7 +243,7 @@ impl Table {
         let expected = "a number in (0, 1000], or -, or = or ~ with a number on both sides and no - before it";
         // The last number of the line with its knot, and the cells since then that follow from it and the next one.
         let (mut before, mut following) = (None, Vec::new());
-        for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(values.split_ascii_whitespace())) {
+        for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(fields(values))) {
             let (digits, origin) = match field.strip_prefix(FILLED_IN) {
                 Some(digits) => (digits, Provenance::Interpolated),
                 None if field == MEASURED => ("", Provenance::Measured),
@@ -280,6 +280,19 @@ impl Table {
     fn parse_error(&self, message: String) -> Error {
         Error::parse(&self.origin, message)
     }
+}
+
+/// The values of a line. Marks that follow each other have no blank between them.
+fn fields(values: &str) -> impl Iterator<Item = &str> {
+    values.split_ascii_whitespace().flat_map(|word| {
+        let size = if word.bytes().all(is_mark) { 1 } else { word.len() };
+        (0..word.len()).step_by(size).filter_map(move |at| word.get(at..at + size))
+    })
+}
+
+/// Whether a byte can stand for a value without a number.
+pub(super) fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'=' | b'~' | b'-')
 }
 
 /// The residual of an efficiency in per mille: the logarithm of measured over modelled time.
@@ -350,8 +363,8 @@ fn complete_part<'a>(
         .collect();
     let is_inside = |point: &Point| part.iter().zip(point.at).all(|(axis, at)| axis.contains(&at));
     let is_complete = |point: &Point| {
-        let values = text[point.values.clone()].split_ascii_whitespace();
-        values.clone().count() == width && values.clone().all(|value| value != "-")
+        let values = || fields(&text[point.values.clone()]);
+        values().count() == width && values().all(|value| value != "-")
     };
     let inside: Vec<&Point> = all.points.iter().filter(|point| is_inside(point)).collect();
     let complete = inside.iter().filter(|point| is_complete(point)).count();
