@@ -1,8 +1,8 @@
 //! Uncertainty of a replay's figures: relative standard deviations of its steps, sampled while it runs.
 
-use ridgepoint::StepModel;
 use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
 use ridgepoint::coverage::IntervalCoverage;
+use ridgepoint::{Provenance, StepModel};
 use serde::Serialize;
 
 use super::observe::{Event, Events, Observer};
@@ -23,6 +23,7 @@ pub struct SpreadSampler<'a> {
     weight: f64,
     coefficients_sd: f64,
     tables_sd: f64,
+    measured_share: f64,
     /// Weight of the extrapolated steps, and the remark on the first of them.
     beyond: f64,
     remark: Option<String>,
@@ -42,7 +43,15 @@ pub struct Spread {
 impl<'a> SpreadSampler<'a> {
     /// Samples steps that `steps` predicts.
     pub fn new(steps: &'a StepModel) -> Self {
-        SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0, beyond: 0.0, remark: None }
+        SpreadSampler {
+            steps,
+            weight: 0.0,
+            coefficients_sd: 0.0,
+            tables_sd: 0.0,
+            measured_share: 0.0,
+            beyond: 0.0,
+            remark: None,
+        }
     }
 
     /// A remark if more than a tenth of the steps, by their requests, are beyond those that the correction was fitted on.
@@ -50,6 +59,11 @@ impl<'a> SpreadSampler<'a> {
         let share = self.beyond / self.weight;
         let remark = self.remark.as_ref().filter(|_| share > MIN_REPORTED_SHARE)?;
         Some(format!("{:.0} % of the steps are beyond what was fitted, such as one with {remark}", 100.0 * share))
+    }
+
+    /// Share of the sampled steps' time whose kernels were measured on the GPU, for their shapes or for shapes around them.
+    pub fn measured_share(&self) -> f64 {
+        if self.weight > 0.0 { self.measured_share / self.weight } else { 0.0 }
     }
 
     /// The spread of the steps sampled so far.
@@ -78,6 +92,9 @@ impl Observer for SpreadSampler<'_> {
             self.weight += weight;
             self.coefficients_sd += weight * step.coefficients_sd;
             self.tables_sd += weight * step.tables_sd;
+            let is_measured = |of: &Provenance| matches!(of, Provenance::Measured | Provenance::Interpolated);
+            let measured = step.provenance.iter().filter(|(of, _)| is_measured(of));
+            self.measured_share += weight * measured.map(|(_, share)| share).sum::<f64>();
             if let Some(remark) = self.steps.extrapolated(&step.batch) {
                 self.beyond += weight;
                 self.remark.get_or_insert(remark);

@@ -1,6 +1,8 @@
 //! The tables of `sweep`: the best configuration of each model on each GPU, and the list of a dry run.
 
-use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary, TierSizes};
+use ridgepoint_lab::sweep::{Best, EnginesSideBySide, Reason, Row, SweepList, SweepSummary, TierSizes};
+
+use ridgepoint_replay::LoadState;
 
 use super::SweepResult;
 use crate::outcome::Report;
@@ -10,6 +12,8 @@ use crate::text::{Page, Rows, count, number, percent, plural, shown};
 const MAX_REASONS: usize = 5;
 /// Servers and loads whose sizes of the host's tier are shown; JSON has all.
 const MAX_TIER_TABLES: usize = 5;
+/// Servers and loads whose engines are shown; JSON has all.
+const MAX_ENGINE_TABLES: usize = 8;
 /// Rows and servers of a reason that are shown.
 const MAX_LISTED: usize = 6;
 
@@ -24,6 +28,7 @@ impl Report for SweepResult {
 
 fn summarise(of: &SweepSummary, page: &mut Page) {
     best_table(&of.best, page);
+    of.engines.iter().take(MAX_ENGINE_TABLES).for_each(|of| engine_table(of, page));
     of.tiers.iter().take(MAX_TIER_TABLES).for_each(|sizes| tier_table(sizes, of.tiers.len() > 1, page));
     if of.tiers.len() > MAX_TIER_TABLES {
         let more = of.tiers.len() - MAX_TIER_TABLES;
@@ -163,6 +168,32 @@ fn warnings(best: &[Best], page: &mut Page) {
     if !known.is_empty() {
         page.blank();
     }
+}
+
+/// The engines of a server under a load.
+fn engine_table(of: &EnginesSideBySide, page: &mut Page) {
+    page.paragraph("", &format!("Engines side by side, {}:", of.settings));
+    let bounds = |of: Option<[f64; 2]>| shown(of, |[lower, upper]| format!("{lower:.1} to {upper:.1}"));
+    let state = |of: LoadState| match of {
+        LoadState::KeepsUp => "yes",
+        LoadState::AtLimit => "at its limit",
+        LoadState::Overloaded => "no",
+    };
+    let rows = Rows::of(&of.engines)
+        .left("engine", |of| of.serving_engine.clone())
+        .right("TTFT mean ms", |of| number(of.ttft_mean_ms))
+        .right("interval", |of| bounds(of.ttft_bounds_ms))
+        .right("TPOT mean ms", |of| number(of.tpot_mean_ms))
+        .right("interval of TPOT", |of| bounds(of.tpot_bounds_ms))
+        .right("output tokens/s/GPU", |of| number(of.output_tokens_per_s_per_gpu))
+        .right("measured kernels", |of| shown(of.measured_share, percent))
+        .left("keeps up", |of| shown(of.load_state, |of| state(of).to_owned()))
+        .right("row", |of| of.configuration.to_string());
+    page.rows(&rows, &["row", "keeps up"]);
+    if !of.not_run.is_empty() {
+        page.paragraph("", &format!("{} could not run.", of.not_run.join(" and ")));
+    }
+    page.blank();
 }
 
 /// The latencies of a load by size of the host's tier. With `is_named`, the table names the server and the load.

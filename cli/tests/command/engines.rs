@@ -75,10 +75,21 @@ fn a_sweep_puts_engines_side_by_side() {
     let grid = folder.write("grid.toml", format!("{server}{load}"));
     let out = folder.path("out.json");
     let sweep = |more: &[&str]| run(&[&["sweep", &grid, "--out", &out, "--format", "json"], more].concat());
-    assert_eq!(sweep(&[]).json()["statuses"]["ok"], 6);
+    let first = sweep(&[]).json();
+    assert_eq!(first["statuses"]["ok"], 6);
     let rows: Vec<Value> = serde_json::from_str(&folder.read("out.json")).unwrap();
     let engines: Vec<&str> = rows.iter().map(|row| row["serving_engine"].as_str().unwrap()).collect();
     assert_eq!(engines, ["vllm-0.24", "vllm-0.24", "sglang-0.5", "sglang-0.5", "trtllm-1.3", "trtllm-1.3"]);
+    let beside: Vec<Vec<u64>> = first["engines"].as_array().unwrap().iter().map(rows_of).collect();
+    assert_eq!(beside, [[0, 2, 4], [1, 3, 5]], "those with 8 requests, and those with 64");
+    let of_vllm = &first["engines"][1]["engines"][0];
+    assert_eq!(
+        (&of_vllm["ttft_mean_ms"], &of_vllm["measured_share"]),
+        (&rows[1]["ttft_mean_ms"], &rows[1]["measured_share"])
+    );
+    let (mean, bounds) = (of_vllm["tpot_mean_ms"].as_f64().unwrap(), &of_vllm["tpot_bounds_ms"]);
+    assert!(bounds[0].as_f64().unwrap() < mean && mean < bounds[1].as_f64().unwrap(), "{of_vllm}");
+    assert!((0.5..=1.0).contains(&of_vllm["measured_share"].as_f64().unwrap()), "{of_vllm}");
     let simulated = simulated_row(&["--model", "qwen3-8b", "--engine", "sglang", "--max-num-seqs", "64"]);
     assert_eq!(rows[3]["ttft_mean_ms"], simulated, "{}", rows[3]);
     assert_eq!(sweep(&[]).json()["reused"], 6, "rows of each engine are known again");
@@ -88,6 +99,11 @@ fn a_sweep_puts_engines_side_by_side() {
     let unknown = folder.write("unknown.toml", format!("{}{load}", server.replace("sglang-0.5", "lmdeploy")));
     run(&["sweep", &unknown, "--out", &folder.path("none.csv")])
         .fails(1, &["engine = \"lmdeploy\" must be vllm, sglang or trtllm"]);
+}
+
+/// The rows of engines that stand side by side.
+fn rows_of(beside: &Value) -> Vec<u64> {
+    beside["engines"].as_array().unwrap().iter().map(|of| of["configuration"].as_u64().unwrap()).collect()
 }
 
 /// The mean TTFT of the sweep's load on a server.

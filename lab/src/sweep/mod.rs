@@ -25,6 +25,7 @@
 
 mod best;
 mod capacity;
+mod engines;
 mod grid;
 mod load;
 mod load_keys;
@@ -39,6 +40,7 @@ mod sweeping;
 mod tiers;
 
 pub use best::Best;
+pub use engines::{EngineResult, EnginesSideBySide};
 pub use grid::{Configuration, Grid, GridLimits, MAX_CONFIGURATIONS};
 pub use load::LoadPoint;
 pub use row::Row;

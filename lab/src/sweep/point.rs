@@ -4,13 +4,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use ridgepoint::correction::CorrectionInfo;
+use ridgepoint::coverage::IntervalCoverage;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Engine, Error, ErrorKind, Hardware, Model, Options, StepModel,
     engine_on,
 };
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
-use ridgepoint_replay::{EngineConfig, Metrics, Observer, QueueTrend, Replay, replay};
+use ridgepoint_replay::{EngineConfig, Intervals, Metrics, Observer, QueueTrend, Replay, SpreadSampler, replay};
 
 use super::grid::{Configuration, Grid};
 use super::load::{LoadPoint, Source};
@@ -177,7 +178,13 @@ impl Point<'_> {
     ) -> Result<PointReplay, String> {
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
         let mut workload = Stoppable::new(&mut *workload, self.stop);
-        let replayed = replay(latency, config, &mut workload, watching).map_err(reason)?;
+        let mut sampler = SpreadSampler::new(latency.steps());
+        let mut watching: Vec<&mut dyn Observer> = watching.iter_mut().map(|one| &mut **one as _).collect();
+        // A search has many replays, and compares their latencies with limits alone.
+        if self.grid.slo.is_none() {
+            watching.push(&mut sampler);
+        }
+        let replayed = replay(latency, config, &mut workload, &mut watching).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let trend = replayed.queue_trend();
@@ -188,6 +195,12 @@ impl Point<'_> {
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         row.fill(&run, &replayed.counters, trend.map(|trend| trend.state()));
+        if self.grid.slo.is_none() {
+            let kind = trend.as_ref().map(QueueTrend::load_kind);
+            let (steps, corrected) = (latency.steps(), latency.steps().correction().is_some());
+            let found = IntervalCoverage::of(steps.engine(), &self.hardware.name, kind, corrected);
+            row.fill_intervals(&Intervals::of(&sampler.spread(), &found), sampler.measured_share());
+        }
         if let Some(counted) = &replayed.offload {
             row.fill_tiers(counted);
         }

@@ -3,7 +3,8 @@
 use ridgepoint::GenerationConfig;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint_replay::{
-    Distribution, EngineConfig, EngineCounters, LoadState, OffloadCounters, Resource, SchedulingPolicy, StageMetrics,
+    Distribution, EngineConfig, EngineCounters, Factors, Intervals, LoadState, OffloadCounters, Resource,
+    SchedulingPolicy, StageMetrics,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -137,6 +138,12 @@ pub struct Row {
     pub ttft_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub ttft_p99_ms: Option<f64>,
+    /// Interval of the mean; empty if none is known, or none held on public runs of the engine.
+    #[serde(default)]
+    pub ttft_lower_ms: Option<f64>,
+    /// Its upper end.
+    #[serde(default)]
+    pub ttft_upper_ms: Option<f64>,
     /// Time per output token of each request, ms.
     pub tpot_mean_ms: Option<f64>,
     /// Its median.
@@ -147,6 +154,12 @@ pub struct Row {
     pub tpot_p95_ms: Option<f64>,
     /// Its 99th percentile.
     pub tpot_p99_ms: Option<f64>,
+    /// Interval of the mean, as of TTFT.
+    #[serde(default)]
+    pub tpot_lower_ms: Option<f64>,
+    /// Its upper end.
+    #[serde(default)]
+    pub tpot_upper_ms: Option<f64>,
     /// Gap between two tokens of a request, ms.
     pub itl_mean_ms: Option<f64>,
     /// Its median.
@@ -200,6 +213,9 @@ pub struct Row {
     pub load_state: Option<LoadState>,
     /// Seeds over which a rate was judged, from `seed` on; the latencies and rates of the row are means over them. Counts are those of the first.
     pub seeds: Option<u64>,
+    /// Share of the steps' time whose kernels were measured on the GPU for shapes like theirs; empty of a search.
+    #[serde(default)]
+    pub measured_share: Option<f64>,
     /// The limit that a higher rate exceeds, by its key; `queue` if the server is overloaded before it exceeds one.
     pub binds: Option<String>,
     /// How far the figure of that limit is below it at the rate that was found, % of the limit.
@@ -242,6 +258,16 @@ impl Row {
         (self.kv_stores, self.kv_store_bytes) = (Some(of.stores.count), Some(of.stores.bytes));
         self.kv_load_wait_mean_ms = of.mean_load_wait_ms();
         self.kv_disk_wait_mean_ms = of.disk.and_then(|disk| disk.mean_wait_ms());
+    }
+
+    /// Fills in the intervals of the means, and the share of the steps' time whose kernels were measured.
+    pub(super) fn fill_intervals(&mut self, of: &Intervals, measured_share: f64) {
+        let bounds = |mean: Option<f64>, of: Option<Factors>| {
+            mean.zip(of).map(|(mean, of)| (mean * of.lower_factor, mean * of.upper_factor)).unzip()
+        };
+        (self.ttft_lower_ms, self.ttft_upper_ms) = bounds(self.ttft_mean_ms, of.ttft);
+        (self.tpot_lower_ms, self.tpot_upper_ms) = bounds(self.tpot_mean_ms, of.tpot);
+        self.measured_share = Some(measured_share);
     }
 
     /// Fills in the result of a replay of one replica.
@@ -297,7 +323,7 @@ impl Row {
         let figures = figures_of!(self:
             request_rate_per_s, request_rate_per_s_per_gpu, burstiness, think_time_s, fails_at_rate_per_s, margin_pct, duration_s,
             requests_per_s, output_tokens_per_s, output_tokens_per_s_per_gpu, ttft_mean_ms, ttft_p50_ms, ttft_p90_ms,
-            ttft_p95_ms, ttft_p99_ms, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p95_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
+            ttft_p95_ms, ttft_p99_ms, ttft_lower_ms, ttft_upper_ms, tpot_lower_ms, tpot_upper_ms, measured_share, tpot_mean_ms, tpot_p50_ms, tpot_p90_ms, tpot_p95_ms, tpot_p99_ms, itl_mean_ms, itl_p50_ms, itl_p90_ms,
             itl_p95_ms, itl_p99_ms, e2e_mean_ms, e2e_p50_ms, e2e_p90_ms, e2e_p95_ms, e2e_p99_ms, host_hit_share, disk_hit_share, kv_load_wait_mean_ms,
             kv_disk_wait_mean_ms
         );

@@ -6,6 +6,7 @@ use ridgepoint_replay::LoadState;
 use serde::Serialize;
 
 use super::best::{Best, best};
+use super::engines::{EnginesSideBySide, engines_side_by_side};
 use super::row::{CANNOT_RUN, LOWEST_RATE_FAILS, Row};
 use super::sweeping::Sweep;
 use super::tiers::{TierSizes, tier_sizes};
@@ -34,6 +35,8 @@ pub struct SweepSummary {
     pub reasons: Vec<Reason>,
     /// The best of each model on each GPU.
     pub best: Vec<Best>,
+    /// Servers that differ in the engine alone, under the same load.
+    pub engines: Vec<EnginesSideBySide>,
     /// The sizes of the host's tier of servers that differ in it alone.
     pub tiers: Vec<TierSizes>,
 }
@@ -95,6 +98,7 @@ impl SweepSummary {
             out: out.to_owned(),
             reasons: reasons(rows, CANNOT_RUN),
             best: best(rows),
+            engines: engines_side_by_side(rows),
             tiers: tier_sizes(rows),
         }
     }
