@@ -13,7 +13,7 @@ use crate::default_limits::{block_size, gpu_memory_utilization, max_num_batched_
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::input::{Keys, Log, NumberRange, parse_json};
-use crate::model::SamplingParams;
+use crate::model::{MAX_SPECULATIVE_TOKENS, SamplingParams};
 
 arguments! {
     /// vLLM's engine arguments, under their own names. The limits of a step are vLLM's for a GPU only in what [`Deployment::on`] returns.
@@ -37,7 +37,7 @@ arguments! {
         TOKENS, default("8192 on GPUs from 70 GiB but A100, 2048 on others; 16384 from 160 GiB since vLLM 0.28; 8192 under TensorRT-LLM"), rule(max_num_batched_tokens);
     #[serde(skip_serializing_if = "crate::units::is_zero")]
     num_draft_tokens: u32 = 0, "Draft tokens that each decode verifies in a step, beside its own token (speculative decoding)",
-        Kind::Whole(0, MOST_DRAFTS), value("K"), default("0; those of speculative_config for a server"), engines(Engines::ALL), no_flag();
+        Kind::Whole(0, MAX_SPECULATIVE_TOKENS as u64), value("K"), default("0; those of speculative_config for a server"), engines(Engines::ALL), no_flag();
     max_model_len: Option<u32> = None, "Longest context of a request, tokens",
         TOKENS, default("the model's own limit");
     gpu_memory_utilization: f64 = 0.9, "Share of GPU memory that the engine may use",
@@ -80,8 +80,6 @@ arguments! {
         Kind::Switch;
 }
 
-/// Most draft tokens of a decode. Engines draft 1 to 8.
-const MOST_DRAFTS: u64 = 32;
 /// A number of at least one.
 const COUNT: Kind = Kind::Whole(1, u32::MAX as u64);
 /// A number of tokens.

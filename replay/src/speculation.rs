@@ -1,15 +1,12 @@
 //! How many of a request's drafts a step accepts (speculative decoding).
 
-use ridgepoint::{Error, Result};
+use ridgepoint::model::MAX_SPECULATIVE_TOKENS;
 use serde::{Deserialize, Serialize};
 
 use super::workload::seed::mixed;
 
-/// Most drafts of a request in a step.
-pub const MOST_DRAFTS: u32 = 32;
-
 /// Most drafts of a tree.
-const MOST_TREE_TOKENS: u32 = 127;
+pub(crate) const MOST_TREE_TOKENS: u32 = 127;
 
 /// Speculative decoding: each decode verifies drafts, and gets a token for every accepted one beside its own.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -40,7 +37,7 @@ impl Speculation {
     /// assert!((speculation.acceptance[1] - 0.5).abs() < 1e-9);
     /// ```
     pub fn of_length(num_speculative_tokens: u32, length: f64) -> Self {
-        let drafts = num_speculative_tokens.min(MOST_DRAFTS) as usize;
+        let drafts = num_speculative_tokens.min(MAX_SPECULATIVE_TOKENS) as usize;
         let at = |p: f64| Speculation { acceptance: vec![p; drafts], ..Speculation::default() };
         let (mut low, mut high) = (0.0, 1.0);
         if at(high).acceptance_length() <= length {
@@ -62,7 +59,7 @@ impl Speculation {
 
     /// Number of drafts that a decode verifies.
     pub fn num_draft_tokens(&self) -> u32 {
-        u32::try_from(self.acceptance.len()).unwrap_or(MOST_DRAFTS).max(self.num_tree_tokens)
+        u32::try_from(self.acceptance.len()).unwrap_or(MAX_SPECULATIVE_TOKENS).max(self.num_tree_tokens)
     }
 
     /// Mean tokens that a verification brings, as vLLM logs them (`Mean acceptance length`): the sampled one and the accepted drafts.
@@ -77,8 +74,10 @@ impl Speculation {
     /// What is wrong with it.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.acceptance.is_empty() || self.acceptance.len() > MOST_DRAFTS as usize {
-            problems.push(format!("acceptance must have from 1 to {MOST_DRAFTS} probabilities, one for each draft"));
+        if self.acceptance.is_empty() || self.acceptance.len() > MAX_SPECULATIVE_TOKENS as usize {
+            problems.push(format!(
+                "acceptance must have from 1 to {MAX_SPECULATIVE_TOKENS} probabilities, one for each draft"
+            ));
         }
         if self.num_tree_tokens > MOST_TREE_TOKENS {
             problems.push(format!("num_tree_tokens = {} must be at most {MOST_TREE_TOKENS}", self.num_tree_tokens));
@@ -102,15 +101,6 @@ impl Speculation {
             accepted += 1;
         }
         accepted
-    }
-
-    /// Checks it by itself.
-    ///
-    /// # Errors
-    /// `ErrorKind::Invalid` for probabilities outside of 0 to 1, for none, and for more than 32.
-    pub fn validate(&self) -> Result<()> {
-        let problems = self.problems();
-        if problems.is_empty() { Ok(()) } else { Err(Error::invalid("speculation", problems)) }
     }
 }
 
@@ -143,7 +133,7 @@ mod tests {
     #[test]
     fn lengths_beyond_the_drafts_and_probabilities_beyond_one_are_bounded_or_refused() {
         assert_eq!(Speculation::of_length(2, 9.0).acceptance, [1.0, 1.0]);
-        assert!(Speculation { acceptance: vec![0.5, 1.2], ..Speculation::default() }.validate().is_err());
-        assert!(Speculation::default().validate().is_err());
+        assert!(Speculation { acceptance: vec![0.5, 1.2], ..Speculation::default() }.problems().len() == 1);
+        assert!(Speculation::default().problems().len() == 1);
     }
 }

@@ -9,6 +9,8 @@ use super::shape::{Attention, DenseFfn, GqaAttention, LayerGroup, Model, Window}
 use crate::dtype::WeightFormat;
 use crate::error::{Error, Result};
 
+/// Most tokens that are drafted one after another for a step. Engines draft 1 to 8.
+pub const MAX_SPECULATIVE_TOKENS: u32 = 32;
 /// How the note on layers for multi-token prediction begins.
 pub(super) const MTP_NOTE: &str = "the layers for multi-token prediction";
 /// Rows of the vocabulary that public EAGLE-3 heads draft from (`draft_vocab_size`).

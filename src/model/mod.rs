@@ -31,7 +31,7 @@ mod weight_variant;
 mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
-pub use draft::{Draft, DraftMethod, DraftShape};
+pub use draft::{Draft, DraftMethod, DraftShape, MAX_SPECULATIVE_TOKENS};
 pub use own_sampling::{OwnSampling, SamplerWork};
 pub use sampling::SamplingParams;
 pub(crate) use shape::Model;

@@ -71,7 +71,7 @@ impl Memory {
         let all_layers: f64 = model.layers.iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
         let towers = if deployment.language_model_only { 0.0 } else { tower_bytes(model) };
         let ends = |stage: usize| end_weight_bytes(model, towers, context, stage == 0, stage + 1 == split.len());
-        let weight_bytes_per_stage: Vec<f64> = split
+        let weight_bytes_per_stage = split
             .iter()
             .enumerate()
             .map(|(stage, layers)| all_layers * *layers as f64 / num_layers + ends(stage))

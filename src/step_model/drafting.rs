@@ -1,8 +1,7 @@
-//! The passes that draft tokens behind a step (speculative decoding).
+//! The passes that draft tokens behind a step (speculative decoding). Uses `model`, `physics`.
 //!
-//! The first pass runs over all tokens of the step, whose hidden states are new; each later one over one token of every request, or as many as a tree of
-//! drafts is wide. Uses
-//! `model`, `physics`.
+//! The first pass runs over all tokens of the step, whose hidden states are new. Each later one runs over one token of every request, or
+//! over as many as a tree of drafts is wide.
 
 use super::{CorrectionChoice, Options, StepModel};
 use crate::deployment::Deployment;

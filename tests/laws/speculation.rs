@@ -130,7 +130,7 @@ fn a_draft_takes_passes_weights_and_kv_cache() {
     assert_eq!(draft_us(&plain, "vllm").0, 0.0);
     let [one, three] =
         [1, 3].map(|passes| draft_us(&drafted("llama-3.1-8b", DraftMethod::Eagle, DraftShape::chain(passes)), "vllm"));
-    // A pass is a layer of 32 and the LM head, which is a sixteenth of the model.
+    // A pass runs one layer, where the model has 32, and the LM head, a sixteenth of the model's weights.
     assert!(one.0 > 0.03 * one.1 && one.0 < 0.3 * one.1, "{one:?}");
     assert!((2.0..3.2).contains(&(three.0 / one.0)), "{one:?}, {three:?}");
     let wide = draft_us(&drafted("llama-3.1-8b", DraftMethod::Eagle, DraftShape { passes: 3, width: 4 }), "vllm");

@@ -39,7 +39,7 @@ const OTHER_US: f64 = 2000.0;
 pub(super) enum LoopClient {
     /// InferenceX's: one event loop, and lengths of up to a fifth less than nominal.
     InferenceX,
-    /// Another tool's, with the nominal lengths.
+    /// Any other tool: all requests have the nominal lengths.
     Other,
 }
 

@@ -19,7 +19,7 @@ pub struct SpeculationReport {
     pub method: DraftMethod,
     /// Tokens that are drafted for a step.
     pub num_speculative_tokens: u32,
-    /// Drafts that a step verifies: more where they are a tree.
+    /// Drafts of a request that a step verifies. A tree has more of them than `num_speculative_tokens`.
     pub num_draft_tokens: u32,
     /// Mean tokens that a verification brings, the sampled one included, by the acceptance.
     pub acceptance_length: f64,
@@ -108,7 +108,8 @@ fn mean_context(replay: &Replay) -> u32 {
     if sums.0 > 0.0 { (sums.1 / sums.0).round() as u32 } else { 1 }
 }
 
-/// The concurrency up to which `drafts` for each request, of which a step brings `length` tokens, are faster than none.
+/// The largest concurrency up to which steps with `drafts` for each request, which bring `length` tokens on average, give tokens faster than
+/// plain decodes.
 #[expect(clippy::cast_possible_truncation, reason = "drafts are at most 32")]
 fn pays_up_to(
     latency: &CalibratedRoofline,

@@ -1,5 +1,7 @@
 //! The best configuration of each model on each GPU.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::row::Row;
@@ -66,9 +68,23 @@ fn is_alike(one: &Row, other: &Row) -> bool {
 }
 
 /// The settings of a row but for one key.
-pub(super) fn settings_without(row: &Row, key: &str) -> Vec<String> {
+fn settings_without(row: &Row, key: &str) -> Vec<String> {
     let settings = row.settings.split([',', ';']).map(|setting| setting.trim().replace('-', "_"));
     settings.filter(|setting| setting.split(' ').next() != Some(key)).collect()
+}
+
+/// Groups rows by their settings but for `key`, in the order of the rows.
+pub(super) fn alike_but_for<'a>(rows: impl Iterator<Item = &'a Row>, key: &str) -> Vec<(String, Vec<&'a Row>)> {
+    let (mut index, mut alike) = (HashMap::new(), Vec::<(String, Vec<&Row>)>::new());
+    for row in rows {
+        let settings = settings_without(row, key).join(", ");
+        let at = *index.entry(settings.clone()).or_insert(alike.len());
+        match alike.get_mut(at) {
+            Some((_, of)) => of.push(row),
+            None => alike.push((settings, vec![row])),
+        }
+    }
+    alike
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! Engines side by side: servers of a sweep that differ in the engine alone, under the same load.
 
-use std::collections::HashMap;
-
 use ridgepoint_replay::LoadState;
 use serde::Serialize;
 
-use super::best::settings_without;
+use super::best::alike_but_for;
 use super::row::Row;
 
 /// The key of a server that names its engine.
@@ -50,17 +48,12 @@ pub struct EngineResult {
 /// The engines of each server and load, in the order of the rows. Rows of a search for capacity are at different rates, and are not compared.
 pub(super) fn engines_side_by_side(rows: &[Row]) -> Vec<EnginesSideBySide> {
     let names_engine = |row: &&Row| row.slo.is_none() && engine_of(row).is_some();
-    let (mut index, mut alike) = (HashMap::new(), Vec::<(String, Vec<&Row>)>::new());
-    for row in rows.iter().filter(names_engine) {
-        let settings = settings_without(row, ENGINE).join(", ");
-        let at = *index.entry(settings.clone()).or_insert(alike.len());
-        match alike.get_mut(at) {
-            Some((_, of)) => of.push(row),
-            None => alike.push((settings, vec![row])),
-        }
-    }
-    let several = alike.into_iter().filter(|(_, rows)| rows.len() > 1);
-    several.map(|(settings, rows)| EnginesSideBySide::of(settings, &rows)).filter(|of| of.engines.len() > 1).collect()
+    let alike = alike_but_for(rows.iter().filter(names_engine), ENGINE);
+    alike
+        .into_iter()
+        .map(|(settings, rows)| EnginesSideBySide::of(settings, &rows))
+        .filter(|of| of.engines.len() > 1)
+        .collect()
 }
 
 /// The engine that the settings of a row name.

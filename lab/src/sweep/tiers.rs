@@ -2,11 +2,9 @@
 
 #![expect(clippy::indexing_slicing, reason = "positions within a list")]
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
-use super::best::settings_without;
+use super::best::alike_but_for;
 use super::row::Row;
 
 /// The key of a server that gives the size.
@@ -54,15 +52,7 @@ pub struct TierSize {
 /// The sizes of each server and load, in the order of the rows. Rows of a search for capacity are at different rates, and are not compared.
 pub(super) fn tier_sizes(rows: &[Row]) -> Vec<TierSizes> {
     let has_size = |row: &&Row| row.slo.is_none() && row.settings.replace('-', "_").contains(SIZE);
-    let (mut index, mut alike) = (HashMap::new(), Vec::<(String, Vec<&Row>)>::new());
-    for row in rows.iter().filter(has_size) {
-        let settings = settings_without(row, SIZE).join(", ");
-        let at = *index.entry(settings.clone()).or_insert(alike.len());
-        match alike.get_mut(at) {
-            Some((_, of)) => of.push(row),
-            None => alike.push((settings, vec![row])),
-        }
-    }
+    let alike = alike_but_for(rows.iter().filter(has_size), SIZE);
     alike.into_iter().filter_map(|(settings, rows)| TierSizes::of(settings, rows)).collect()
 }
 

@@ -8,9 +8,8 @@
 
 use ridgepoint::arguments::{Argument, Engines, Kind, Section};
 use ridgepoint::input::NumberRange;
+use ridgepoint::model::MAX_SPECULATIVE_TOKENS;
 use serde_json::Value;
-
-use super::speculative::MAX_SPECULATIVE_TOKENS;
 
 /// A number of at least one.
 const COUNT: Kind = Kind::Whole(1, u32::MAX as u64);
@@ -119,15 +118,15 @@ pub(super) static SGLANG_ARGUMENTS: &[Argument] = &[
         .alias(&["speculative_draft_model"])
         .engines(Engines::SGLANG)
         .value("NAME|PATH"),
-    Argument::new("speculative_num_steps", Section::Scheduler, "Tokens drafted one after another for each step", Kind::Whole(1, MAX_SPECULATIVE_TOKENS))
+    Argument::new("speculative_num_steps", Section::Scheduler, "Tokens drafted one after another for each step", Kind::Whole(1, MAX_SPECULATIVE_TOKENS as u64))
         .engines(Engines::SGLANG)
-        .default("3; of Llama and Grok a tree of drafts, which is not modelled"),
-    Argument::new("speculative_eagle_topk", Section::Scheduler, "Drafts that follow each one; 1, a chain, is modelled", COUNT)
+        .default("3; 5 of Llama and Grok, whose drafts are a tree"),
+    Argument::new("speculative_eagle_topk", Section::Scheduler, "Drafts that follow each one: 1 of a chain, more of a tree", COUNT)
         .engines(Engines::SGLANG)
-        .default("1, as speculative_num_steps"),
+        .default("1; 4 of Llama and Grok"),
     Argument::new("speculative_num_draft_tokens", Section::Scheduler, "Tokens of a request that a step verifies: the drafts and the one before them", COUNT)
         .engines(Engines::SGLANG)
-        .default("speculative_num_steps + 1; 12 with NGRAM"),
+        .default("speculative_num_steps + 1; 8 of Llama and Grok; 12 with NGRAM"),
     Argument::new("speculative_ngram_max_match_window_size", Section::Scheduler, "Default of speculative_num_draft_tokens with NGRAM", COUNT)
         .engines(Engines::SGLANG)
         .default("12")

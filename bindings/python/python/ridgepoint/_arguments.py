@@ -205,11 +205,13 @@ class Scheduler(Arguments):
     speculative_draft_model_path: str | None = None
     """Name or path of the head or model that drafts tokens."""
     speculative_num_steps: int | None = None
-    """Tokens drafted one after another for each step. Defaults to 3; of Llama and Grok a tree of drafts, which is not modelled."""
+    """Tokens drafted one after another for each step. Defaults to 3; 5 of Llama and Grok, whose drafts are a tree."""
     speculative_eagle_topk: int | None = None
-    """Drafts that follow each one; 1, a chain, is modelled. Defaults to 1, as speculative_num_steps."""
+    """Drafts that follow each one: 1 of a chain, more of a tree. Defaults to 1; 4 of Llama and Grok."""
     speculative_num_draft_tokens: int | None = None
-    """Tokens of a request that a step verifies: the drafts and the one before them. Defaults to speculative_num_steps + 1; 12 with NGRAM."""
+    """Tokens of a request that a step verifies: the drafts and the one before them. Defaults to speculative_num_steps + 1; 8 of Llama and
+    Grok; 12 with NGRAM.
+    """
     chunked_prefill_size: str | None = None
     """Most prompt tokens of a step of prompts; -1 computes each prompt whole. Defaults to 2048 to 16384 by the GPU's memory."""
     max_prefill_tokens: int | None = None

@@ -12,13 +12,13 @@ mod vllm;
 use ridgepoint::Engine;
 use ridgepoint::arguments::{Argument, Engines, Given, Kind, Section};
 use ridgepoint::input::{Keys, NumberRange, object_or_text};
-use ridgepoint::model::DraftMethod;
+use ridgepoint::model::{DraftMethod, MAX_SPECULATIVE_TOKENS};
 use serde_json::{Map, Value};
 
 pub use served::ServedSpeculation;
 
-/// Most tokens that are drafted for a step.
-pub(super) const MAX_SPECULATIVE_TOKENS: u64 = 32;
+/// What is said of a number of drafts that is left out.
+const NO_DRAFTS: &str = "is missing: a step drafts from 1 to 32 tokens";
 
 /// Most running requests by default under SGLang with speculative decoding.
 ///
@@ -72,7 +72,7 @@ pub(super) static SPECULATIVE_ARGUMENTS: &[Argument] = &[
         "spec_tokens",
         Section::Scheduler,
         "Tokens drafted for each step, in place of speculative_config",
-        Kind::Whole(1, MAX_SPECULATIVE_TOKENS),
+        Kind::Whole(1, MAX_SPECULATIVE_TOKENS as u64),
     )
     .alias(&["num_speculative_tokens"])
     .excludes(&[SHORTHAND])
@@ -170,7 +170,7 @@ impl Speculative {
 }
 
 impl GivenAcceptance {
-    /// Judges the mean length of `key` where a step has this number of drafts.
+    /// Checks that the mean length of `key` is possible with this number of drafts.
     fn of_length(keys: &Keys<'_>, key: &str, length: f64, drafts: u32) -> Option<Self> {
         let most = drafts + 1;
         if (1.0..=f64::from(most)).contains(&length) {
@@ -183,7 +183,7 @@ impl GivenAcceptance {
         None
     }
 
-    /// Judges the rates of `key`, which are in order, where a step has this number of drafts.
+    /// Checks that `key` has one rate for each draft. The rates themselves are valid.
     fn of_rates(keys: &Keys<'_>, key: &str, rates: Vec<f64>, drafts: u32) -> Option<Self> {
         if u32::try_from(rates.len()) == Ok(drafts) {
             return Some(GivenAcceptance::Rates(rates));
@@ -217,5 +217,5 @@ fn config(keys: &Keys<'_>) -> Option<Map<String, Value>> {
 
 /// Reads the number of tokens that are drafted.
 fn drafts(of: &Keys<'_>, key: &str) -> Option<u32> {
-    of.whole(key, 1..=MAX_SPECULATIVE_TOKENS).and_then(|number| u32::try_from(number).ok())
+    of.whole(key, 1..=MAX_SPECULATIVE_TOKENS)
 }

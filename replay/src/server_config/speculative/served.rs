@@ -60,7 +60,7 @@ pub struct ServedSpeculation {
     pub method: DraftMethod,
     /// Tokens that are drafted for a step.
     pub num_speculative_tokens: u32,
-    /// Drafts that a step verifies: more where they are a tree.
+    /// Drafts of a request that a step verifies. A tree has more of them than `num_speculative_tokens`.
     pub num_draft_tokens: u32,
     /// Mean tokens of a request's step, the sampled one included.
     pub acceptance_length: f64,

@@ -8,6 +8,7 @@ use ridgepoint::input::Keys;
 use ridgepoint::model::DraftMethod;
 
 use super::{DraftTree, MAX_SPECULATIVE_TOKENS, Speculative};
+use crate::speculation::MOST_TREE_TOKENS;
 
 const ALGORITHM: &str = "speculative_algorithm";
 const DRAFT: &str = "speculative_draft_model_path";
@@ -26,8 +27,6 @@ const OWN_WINDOW: u32 = 12;
 /// Parts of the names of models for which SGLang's own choice is a tree of drafts, and that tree: passes, width, tokens.
 const TREES: [&str; 2] = ["llama", "grok"];
 const OWN_TREE: (u32, u32, u32) = (5, 4, 8);
-/// Most tokens of a tree.
-const MOST_TREE_TOKENS: u32 = 128;
 
 /// Reads the arguments.
 pub(super) fn read(given: &Given, keys: &Keys<'_>) -> Option<Speculative> {
@@ -108,8 +107,10 @@ fn drafts(given: &Given, keys: &Keys<'_>, algorithm: &str, served: Option<&str>)
             Some((steps, None))
         }
         (Some(steps), Some(width), Some(tokens)) => {
-            if !(2..=MOST_TREE_TOKENS).contains(&tokens) {
-                keys.problem(TOKENS, format_args!("must be from 2 to {MOST_TREE_TOKENS}"));
+            // The first one is no draft.
+            let most = MOST_TREE_TOKENS + 1;
+            if !(2..=most).contains(&tokens) {
+                keys.problem(TOKENS, format_args!("must be from 2 to {most}"));
                 return None;
             }
             Some((steps, Some(DraftTree { width, num_draft_tokens: tokens - 1 })))
@@ -123,7 +124,7 @@ fn drafts(given: &Given, keys: &Keys<'_>, algorithm: &str, served: Option<&str>)
 
 /// The drafts among the tokens that a step verifies; the first one is no draft.
 fn of_ngrams(keys: &Keys<'_>, tokens: u32) -> Option<u32> {
-    let most = u32::try_from(MAX_SPECULATIVE_TOKENS).ok()? + 1;
+    let most = MAX_SPECULATIVE_TOKENS + 1;
     if (2..=most).contains(&tokens) {
         return Some(tokens - 1);
     }

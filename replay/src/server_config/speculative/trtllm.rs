@@ -7,7 +7,7 @@
 use ridgepoint::input::Keys;
 use ridgepoint::model::DraftMethod;
 
-use super::{CONFIG, Speculative, config, drafts};
+use super::{CONFIG, NO_DRAFTS, Speculative, config, drafts};
 
 const KIND: &str = "decoding_type";
 const LAYERS: &str = "num_nextn_predict_layers";
@@ -112,7 +112,7 @@ fn number(of: &Keys<'_>, method: DraftMethod) -> Option<u32> {
         }
         (DraftMethod::Mtp, layers, most) => layers.or(most).or(Some(1)),
         (_, _, None) => {
-            of.problem(DRAFTS, "is missing: a step drafts from 1 to 32 tokens");
+            of.problem(DRAFTS, NO_DRAFTS);
             None
         }
         (_, _, most) => most,

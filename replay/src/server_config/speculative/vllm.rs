@@ -7,7 +7,7 @@ use ridgepoint::arguments::Given;
 use ridgepoint::input::Keys;
 use ridgepoint::model::DraftMethod;
 
-use super::{CONFIG, GivenAcceptance, RATES_MUST_BE, Speculative, config, drafts, rates};
+use super::{CONFIG, GivenAcceptance, NO_DRAFTS, RATES_MUST_BE, Speculative, config, drafts, rates};
 
 const METHOD: &str = "spec_method";
 const MODEL: &str = "spec_model";
@@ -97,7 +97,7 @@ fn chosen(of: &Names<'_>, drafts: Option<u32>, served: Option<&str>) -> Option<S
     };
     let is_given = of.keys.has(of.tokens);
     if !is_given && method.is_some_and(|method| method != DraftMethod::Mtp) {
-        of.keys.problem(of.tokens, "is missing: a step drafts from 1 to 32 tokens");
+        of.keys.problem(of.tokens, NO_DRAFTS);
     }
     let method = method?;
     let num_speculative_tokens = drafts.or((!is_given && method == DraftMethod::Mtp).then_some(1))?;
