@@ -35,6 +35,14 @@ pub fn max_num_seqs(on: &ServedOn<'_>) -> Option<Value> {
     })
 }
 
+/// The default of `host_speed`.
+///
+/// # Source
+/// As [`crate::HostSpeed`]: the one public measurement beside an A100 is of a slow one.
+pub fn host_speed(on: &ServedOn<'_>) -> Option<Value> {
+    on.hardware.name.contains("a100").then(|| "slow".into())
+}
+
 /// The default of `gpu_memory_utilization`.
 ///
 /// # Source

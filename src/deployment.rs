@@ -1,5 +1,5 @@
 //! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
-//! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`, `model`.
+//! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `host_speed`, `input`, `model`.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::arguments::{ArgumentRows, Engines, Given, Kind, Section};
-use crate::default_limits::{block_size, gpu_memory_utilization, max_num_batched_tokens, max_num_seqs};
+use crate::default_limits::{block_size, gpu_memory_utilization, host_speed, max_num_batched_tokens, max_num_seqs};
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
+use crate::host_speed::HostSpeed;
 use crate::input::{Keys, Log, NumberRange, parse_json};
 use crate::model::{MAX_SPECULATIVE_TOKENS, SamplingParams};
 
@@ -78,6 +79,9 @@ arguments! {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     language_model_only: bool = false, "Load no vision or audio tower, which leaves its memory to KV blocks",
         Kind::Switch;
+    #[serde(skip_serializing_if = "HostSpeed::is_typical")]
+    host_speed: HostSpeed = HostSpeed::Typical, "How fast the host's cores are, which scales its launches of kernels and the delays around steps. A correction fitted on one's own server has measured delays, which stay",
+        Kind::Name(&["fast", "typical", "slow"]), engines(Engines::ALL), value("SPEED"), default("typical; slow beside an A100"), rule(host_speed);
 }
 
 /// A number of at least one.

@@ -28,7 +28,7 @@
 //! | a user | types |
 //! |---|---|
 //! | loads a model and a GPU | [`Model`], [`model::builtin_names`], [`Hardware`], [`hardware::builtin_names`], [`DType`] |
-//! | describes the engine | [`Deployment`], [`Engine`], [`AttentionBackend`], [`CudagraphMode`], [`GenerationConfig`] |
+//! | describes the engine | [`Deployment`], [`Engine`], [`AttentionBackend`], [`CudagraphMode`], [`GenerationConfig`], [`HostSpeed`] |
 //! | makes a [`StepModel`] | [`Options`], [`EfficiencyMode`], [`CorrectionChoice`], [`Correction`] |
 //! | predicts a step | [`Step`], [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
 //! | asks for delays | [`latency::LatencyModel`] and its implementations, [`latency::HostTimes`] |
@@ -89,6 +89,7 @@ mod efficiency;
 mod engine;
 mod error;
 mod estimate;
+mod host_speed;
 mod request;
 mod step;
 mod step_model;
@@ -102,6 +103,7 @@ pub use engine::Engine;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::spec::Hardware;
+pub use host_speed::HostSpeed;
 pub use model::shape::Model;
 pub use physics::OperatorGroup;
 pub use request::{Request, RequestColumns};

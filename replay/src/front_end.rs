@@ -19,11 +19,13 @@ pub(super) struct Pending {
     pub(super) request: WorkloadRequest,
 }
 
-/// The front end: an event loop of which each of k requests in it gets a k-th, then a delay behind it.
+/// The front end: n event loops of which each of k requests in them gets an n/k-th, at most one, then a delay behind them.
 #[derive(Debug)]
 pub(super) struct FrontEnd {
     /// Time of the loop that a request takes alone, ns.
     alone_ns: f64,
+    /// Number of loops, each a process.
+    num_loops: f64,
     /// The requests in the loop in the order in which they leave it, which is that in which they came, each with the progress at which it
     /// leaves.
     inside: VecDeque<(f64, Pending)>,
@@ -36,10 +38,17 @@ pub(super) struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// A front end whose loop takes so long for a request alone; with 0 every request passes at once.
-    pub(super) fn new(alone_us: f64) -> Self {
+    /// A front end of so many loops, which take so long for a request alone; with 0 µs every request passes at once.
+    pub(super) fn new(alone_us: f64, num_loops: u32) -> Self {
         let alone_ns = if alone_us.is_finite() { 1e3 * alone_us.max(0.0) } else { 0.0 };
-        FrontEnd { alone_ns, inside: VecDeque::new(), progress_ns: 0.0, now_ns: 0, behind: BinaryHeap::new() }
+        FrontEnd {
+            alone_ns,
+            num_loops: f64::from(num_loops.max(1)),
+            inside: VecDeque::new(),
+            progress_ns: 0.0,
+            now_ns: 0,
+            behind: BinaryHeap::new(),
+        }
     }
 
     /// Takes a request in that was sent at its arrival; it reaches the engine so long after it has left the loop.
@@ -75,11 +84,16 @@ impl FrontEnd {
     /// When the next request leaves the loop.
     fn next_leaves_ns(&self) -> Option<u64> {
         let (due_ns, _) = self.inside.front()?;
-        let left_ns = (due_ns - self.progress_ns).max(0.0) * self.inside.len() as f64;
+        let left_ns = (due_ns - self.progress_ns).max(0.0) * self.sharing();
         Some(self.now_ns.saturating_add(left_ns.ceil() as u64))
     }
 
-    /// Lets time pass in the loop.
+    /// Requests that share a loop.
+    fn sharing(&self) -> f64 {
+        (self.inside.len() as f64 / self.num_loops).max(1.0)
+    }
+
+    /// Lets time pass in the loops.
     fn advance(&mut self, now_ns: u64) {
         while let Some(next_ns) = self.next_leaves_ns().filter(|next_ns| *next_ns <= now_ns)
             && let Some((due_ns, pending)) = self.inside.pop_front()
@@ -88,8 +102,7 @@ impl FrontEnd {
             self.leave(next_ns, pending);
         }
         let passed_ns = now_ns.saturating_sub(self.now_ns) as f64;
-        self.progress_ns =
-            if self.inside.is_empty() { 0.0 } else { self.progress_ns + passed_ns / self.inside.len() as f64 };
+        self.progress_ns = if self.inside.is_empty() { 0.0 } else { self.progress_ns + passed_ns / self.sharing() };
         self.now_ns = self.now_ns.max(now_ns);
     }
 }
@@ -101,7 +114,7 @@ impl FrontEnd {
 /// assert_eq!(ridgepoint_replay::front_end_times_us(10.0, &[0, 0, 100_000]), [20.0, 20.0, 10.0]);
 /// ```
 pub fn front_end_times_us(alone_us: f64, arrivals_ns: &[u64]) -> Vec<f64> {
-    let mut front_end = FrontEnd::new(alone_us);
+    let mut front_end = FrontEnd::new(alone_us, 1);
     for (record, arrival_ns) in (0..).zip(arrivals_ns) {
         front_end.enter(record, WorkloadRequest::new(*arrival_ns, 1, 1), 0);
     }
@@ -146,7 +159,11 @@ mod tests {
     use super::*;
 
     fn reached(alone_us: f64, delay_us: u64, arrivals_us: &[u64]) -> Vec<(u32, u64)> {
-        let mut front_end = FrontEnd::new(alone_us);
+        reached_by(1, alone_us, delay_us, arrivals_us)
+    }
+
+    fn reached_by(loops: u32, alone_us: f64, delay_us: u64, arrivals_us: &[u64]) -> Vec<(u32, u64)> {
+        let mut front_end = FrontEnd::new(alone_us, loops);
         for (record, arrival_us) in (0..).zip(arrivals_us) {
             front_end.enter(record, WorkloadRequest::new(1000 * arrival_us, 1, 1), 1000 * delay_us);
         }
@@ -168,5 +185,14 @@ mod tests {
         // The delay behind the loop is nobody else's.
         assert_eq!(reached(10.0, 7, &[0, 0]), [(0, 27), (1, 27)]);
         assert_eq!(reached(0.0, 7, &[0, 0, 3]), [(0, 7), (1, 7), (2, 10)]);
+    }
+
+    #[test]
+    fn requests_spread_over_the_loops_of_several_processes() {
+        // Two in two loops have one each; four have half of one, and all of it once two are left.
+        assert_eq!(reached_by(2, 10.0, 0, &[0, 0]), [(0, 10), (1, 10)]);
+        assert_eq!(reached_by(2, 10.0, 0, &[0, 0, 0, 0]), [(0, 20), (1, 20), (2, 20), (3, 20)]);
+        // The third shares from 4 µs on: three have two thirds each. The first two lack 6 µs, which take 9; the third then has 6 and lacks 4.
+        assert_eq!(reached_by(2, 10.0, 0, &[0, 0, 4]), [(0, 13), (1, 13), (2, 17)]);
     }
 }

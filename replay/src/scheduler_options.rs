@@ -42,6 +42,19 @@ arguments! {
         Kind::Name(&["fcfs", "priority"]), value("POLICY"), default("fcfs");
     async_scheduling: bool = true, "Schedule the next step while one runs",
         Kind::Switch, default("true; false before vLLM 0.14"), rule(before_0_14);
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    api_server_count: u32 = 1, "Processes of the front end, each with an event loop that takes host.front_end_us for each of its requests",
+        Kind::Whole(1, 1024), engines(Engines::VLLM.and(Engines::SGLANG)), default("1"), alias(&["tokenizer_worker_num"]);
+}
+
+/// One process of the front end.
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// Whether a step is scheduled while another runs, by default.

@@ -4,18 +4,19 @@ use serde::{Deserialize, Serialize};
 
 /// Delays that the host adds around the GPUs' steps. The defaults are round numbers whose sum for a prompt of 566 tokens, 6.6 ms, is what
 /// one published report (Llama-2-7B on an H100, vLLM 0.15.1) leaves of its times to first token beyond the engine's own
-/// steps, from the fastest request to the 75th percentile; how they share it is assumed. See `docs/replay.md`.
+/// steps, from the fastest request to the 75th percentile; how they share it is assumed, but for the front end's part. See `docs/replay.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostTimes {
-    /// µs per request before the engine has it: HTTP, validation, hand-over to the engine's process. 3 ms.
+    /// µs per request before the engine has it, beyond the front end's loop: the network, the hand-over to the engine's process. 1.3 ms.
     pub queueing_us: f64,
     /// µs per prompt token before the engine has it: tokenisation. 2 µs, half a million tokens a second.
     pub queueing_us_per_token: f64,
-    /// µs of the front end's event loop per request, in addition to `queueing_us`. Requests that are in it at once share it equally, so
-    /// that n which are sent together all reach the engine n times as late: vLLM's and SGLang's API servers are asyncio loops of one
-    /// thread. None is assumed.
-    #[serde(skip_serializing_if = "is_none")]
+    /// µs of the front end's event loop per request, in addition to `queueing_us`: HTTP, validation, tokenisation, the first answer. Requests that
+    /// are in it at once share it equally, so that n which are sent together all reach the engine n times as late: vLLM's and SGLang's API
+    /// servers are asyncio loops of one thread. 1.7 ms: CPU time of the loop of vLLM 0.32.0's API server on one core of a server CPU,
+    /// prompts of 137 tokens of which four are answered, 200 in flight (`docs/replay.md`). A file that has none means none.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub front_end_us: f64,
     /// µs from the end of a step until a client has its token: output processing, detokenisation, streaming to a
     /// busy client. 2.5 ms.
@@ -62,8 +63,9 @@ impl Queues {
 impl Default for HostTimes {
     fn default() -> Self {
         HostTimes {
-            queueing_us: 3000.0,
+            queueing_us: 1300.0,
             queueing_us_per_token: 2.0,
+            front_end_us: 1700.0,
             output_token_us: 2500.0,
             scheduling_us: 1000.0,
             preemption_us: 100.0,
@@ -107,6 +109,13 @@ impl HostTimes {
     /// Time of the engine's thread for the requests in its queues, µs. It is part of an iteration in addition to `scheduling_us`.
     pub fn queues_us(&self, queues: &Queues) -> f64 {
         queues.counts().iter().zip(self.queue_prices_us()).map(|(count, price)| count * price).sum()
+    }
+
+    /// The delays of a host whose cores take `factor` of the time.
+    #[must_use]
+    pub(crate) fn scaled(mut self, factor: f64) -> HostTimes {
+        self.by_key().into_iter().for_each(|(_, us)| *us *= factor);
+        self
     }
 
     /// The delays by their keys.

@@ -100,7 +100,7 @@ impl BlackBox {
     #[must_use]
     pub fn with_host(self, host: &HostTimes) -> Self {
         BlackBox {
-            alpha0_us: host.queueing_us,
+            alpha0_us: host.queueing_us + host.front_end_us,
             alpha1_us: host.queueing_us_per_token,
             alpha2_us: host.output_token_us,
             ..self

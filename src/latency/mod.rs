@@ -74,9 +74,14 @@ pub trait LatencyModel: Send + Sync {
 }
 
 impl HostTimes {
-    /// Time from a request's sending until the engine can schedule it: network, HTTP, tokenisation, hand-over.
+    /// Time from a request's sending until the engine can schedule it, if no other is in the front end: network, HTTP, tokenisation, hand-over.
     /// `request` is the prompt as it arrives: nothing computed, all of it to schedule.
     pub fn queueing_time_us(&self, request: &Request) -> f64 {
+        non_negative(self.front_end_us) + self.behind_front_end_us(request)
+    }
+
+    /// The part of [`HostTimes::queueing_time_us`] that requests do not share: all but `front_end_us`.
+    pub fn behind_front_end_us(&self, request: &Request) -> f64 {
         let HostTimes { queueing_us, queueing_us_per_token, .. } = *self;
         non_negative(queueing_us) + non_negative(queueing_us_per_token) * f64::from(request.num_scheduled_tokens)
     }

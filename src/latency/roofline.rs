@@ -17,10 +17,10 @@ pub struct CalibratedRoofline {
 }
 
 impl CalibratedRoofline {
-    /// Takes the host's delays from the correction of `steps`, or else their defaults, and the times of KV transfers from the GPU's link
+    /// Takes the host's delays from the correction of `steps`, or else their defaults by the deployment's `host_speed`, and the times of KV transfers from the GPU's link
     /// to its host.
     pub fn new(steps: StepModel) -> Self {
-        let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
+        let host = HostTimes::of(&steps);
         let kv_transfers = steps.host_link().map(KvTransfers::assumed);
         CalibratedRoofline { steps, host, kv_transfers }
     }
@@ -49,7 +49,8 @@ impl CalibratedRoofline {
     /// The same with another correction, and its host's delays.
     #[must_use]
     pub fn with_correction(self, correction: Arc<Correction>) -> Self {
-        CalibratedRoofline { host: correction.host, steps: self.steps.with_correction(correction), ..self }
+        let steps = self.steps.with_correction(correction);
+        CalibratedRoofline { host: HostTimes::of(&steps), steps, ..self }
     }
 
     /// Returns the times of KV transfers; `None` if the GPU's file has no link to the host and no times were given.
@@ -73,6 +74,19 @@ impl CalibratedRoofline {
     /// The steps.
     pub fn steps(&self) -> &StepModel {
         &self.steps
+    }
+}
+
+impl HostTimes {
+    /// The delays around the steps of a server: those that a correction of one's own has measured, or else those of hosts like it, by the
+    /// deployment's `host_speed`.
+    pub fn of(steps: &StepModel) -> Self {
+        let factor = steps.plan().host_speed.factor();
+        match steps.correction() {
+            Some(correction) if !correction.is_builtin() => correction.host,
+            Some(correction) => correction.host.scaled(factor),
+            None => HostTimes::default().scaled(factor),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::host_speed::HostSpeed;
 use crate::model::{Attention, LayerGroup, Model, SamplerWork, SamplingParams, Window};
 use crate::request::Request;
 
@@ -71,6 +72,8 @@ pub struct StepPlan {
     /// for many steps.
     pub(crate) entries: Vec<Entry>,
     activation: DType,
+    /// How fast the host launches kernels.
+    pub(crate) host_speed: HostSpeed,
 }
 
 /// An operator of the plan before the batch is known, its repetitions over layers counted.
@@ -156,6 +159,7 @@ impl StepPlan {
             sampler_work: sampling.work(),
             host_shares,
             overlapped_tokens: if has_shared_experts { streams::overlapped_tokens(engine) } else { 0 },
+            host_speed: deployment.host_speed,
             notes,
         };
         Ok(plan.with_sampler_work(sampling.work()))

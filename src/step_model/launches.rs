@@ -51,12 +51,13 @@ impl Launches {
             _ => EAGER_LAUNCH_US,
         };
         let (kernels, attention_calls) = plan.launches();
-        let host_us = |mode: GraphMode| match mode {
+        let typical_us = |mode: GraphMode| match mode {
             GraphMode::Full => 0.0,
             GraphMode::Piecewise => (PIECEWISE_LAUNCHES * attention_calls) as f64 * COMPILED_LAUNCH_US,
             GraphMode::None => kernels as f64 * COMPILED_LAUNCH_US,
             GraphMode::Eager => kernels as f64 * eager_us,
         };
+        let host_us = |mode| plan.host_speed.factor() * typical_us(mode);
         let graphs = &plan.cuda_graphs;
         let captured_tokens = graphs.limit_tokens();
         let by_size = |is_decode_only| {

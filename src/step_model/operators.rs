@@ -11,6 +11,7 @@ use crate::efficiency::overlap::overlap;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
+use crate::host_speed::HostSpeed;
 use crate::physics::{BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
 use crate::step::Step;
 use crate::units::US_PER_S;
@@ -63,7 +64,8 @@ impl StepModel {
         let sum = |part: fn(&OperatorEstimate) -> f64| operators.iter().fold(0.0, |sum, operator| sum + part(operator));
         let bound_us = sum(|operator| operator.bound_us);
         let gpu_us = sum(|operator| operator.time_us).max(bound_us);
-        let time_us = gpu_us.max(self.launches.step_us(&batch));
+        let host_us = self.launches.step_us(&batch);
+        let time_us = gpu_us.max(host_us);
         let total_flops = sum(|operator| operator.flops);
         let total_bytes = sum(|operator| match operator.group {
             Some(OperatorGroup::Communication) => 0.0,
@@ -79,7 +81,7 @@ impl StepModel {
         for operator in operators.iter().filter(|operator| operator.share > 0.0) {
             *provenance.entry(operator.provenance).or_default() += operator.share;
         }
-        let assumed_sd = self.assumed_sd(&batch, time_us);
+        let assumed_sd = self.assumed_sd(&batch, time_us).hypot(host_sd(host_us, time_us));
         let (lower_us, upper_us, coefficients_sd, tables_sd) = match &self.correction {
             None => {
                 let half_us = assumed_half_interval_us(&operators).hypot(assumed_sd * SDS_OF_90_PCT * time_us);
@@ -255,4 +257,9 @@ impl StepModel {
         let term = Term::of_operator(operator, batch.num_prefills > 0);
         self.correction.as_ref().map_or(1.0, |correction| correction.coefficient(term))
     }
+}
+
+/// Relative standard deviation of a step by its launches: the host, which nobody measured, may be one kind slower.
+fn host_sd(host_us: f64, time_us: f64) -> f64 {
+    (HostSpeed::RANGE * host_us / time_us).max(1.0).ln() / SDS_OF_90_PCT
 }

@@ -61,7 +61,9 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
             scheduler: SchedulerOptions { async_scheduling: false, ..engine.scheduler },
             ..engine
         })?,
-        Baseline::NoQueueing => with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, ..host })?,
+        Baseline::NoQueueing => {
+            with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, front_end_us: 0.0, ..host })?
+        }
         Baseline::NoScheduling => with_host(HostTimes { scheduling_us: 0.0, ..host }.with_queue_prices([0.0; 4]))?,
         Baseline::NoOutputProcessing => with_host(HostTimes { output_token_us: 0.0, ..host })?,
         Baseline::NoHostOverhead => with_host(HostTimes::NONE)?,

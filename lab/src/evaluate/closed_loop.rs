@@ -234,9 +234,9 @@ mod tests {
         let engine = &cases[0].engine;
         // One prompt beside 16 decodes: 1,024 + 16 + 64 = 1,104, up to a multiple of 64.
         assert_eq!((engine.max_num_seqs, engine.max_num_batched_tokens), (1024, 1152));
-        assert_eq!((engine.max_model_len, cases[0].client_us), (1024 + 128, 2000.0));
+        assert_eq!((engine.max_model_len, cases[0].client_us), (1024 + 128, 1000.0));
         let (inferencex, _) = made(&[&QWEN.replace(",1024,128,", ",1024,1024,")]);
-        assert_eq!((inferencex[0].engine.max_num_batched_tokens, inferencex[0].client_us), (8192, 6000.0));
+        assert_eq!((inferencex[0].engine.max_num_batched_tokens, inferencex[0].client_us), (8192, 5000.0));
         assert_eq!((cases[1].engine.max_num_seqs, cases[1].labels.tensor_parallel_size), (2000, 2));
         let mut load = (cases[0].load)(0);
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 16);

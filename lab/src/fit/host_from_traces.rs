@@ -179,6 +179,8 @@ fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
 
     let line = &delays.arrival_to_queued_us;
     if line.len() >= LEAST_REQUESTS {
+        // What was measured holds the front end's part, unless its loop is found in it.
+        times.front_end_us = 0.0;
         let found = robust_line(line).filter(|of| of.slope_sd < IDENTIFIED_SD_SHARE * usual.queueing_us_per_token);
         if let Some(found) = found {
             (times.queueing_us, times.queueing_us_per_token) = (found.start, found.slope);

@@ -247,9 +247,9 @@ impl ColdStart<'_> {
     /// The host's delays of a request that finds no other.
     fn queueing(&self) -> Part {
         let correction = self.steps.correction();
-        let host = correction.map_or_else(HostTimes::default, |correction| correction.host);
-        let tokens = f64::from(self.prompt_tokens);
-        let us = host.queueing_us + host.queueing_us_per_token * tokens + host.scheduling_us + host.output_token_us;
+        let host = HostTimes::of(self.steps);
+        let us =
+            host.queueing_time_us(&Request::prefill(self.prompt_tokens, 0)) + host.scheduling_us + host.output_token_us;
         let estimate_s = us / US_PER_S;
         let (source, origin) = match correction {
             Some(correction) => (Source::Fitted, format!("delays of the host in the correction {}", correction.name)),

@@ -97,7 +97,7 @@ pub(super) fn replay_at(
         own_sampling: Vec::new(),
         preemptions_without_progress: 0,
         reads_without_progress: 0,
-        front_end: FrontEnd::new(host.front_end_us),
+        front_end: FrontEnd::new(host.front_end_us, config.scheduler.api_server_count),
         records: Vec::new(),
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
@@ -231,7 +231,7 @@ impl Engine<'_> {
             self.gaps.push(new_histogram()?);
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
-        let queueing_ns = ns(self.host.queueing_time_us(&prompt));
+        let queueing_ns = ns(self.host.behind_front_end_us(&prompt));
         self.front_end.enter(index as u32, request, queueing_ns);
         Ok(())
     }

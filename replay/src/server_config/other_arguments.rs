@@ -193,7 +193,6 @@ pub(super) static NOTED: &[Argument] = &[
         "is not modelled: tokens reach clients one by one, so that ITL counts every one",
     )
     .off(&["1"]),
-    Argument::noted("api_server_count", "is not modelled: one front end is predicted").off(&["1"]),
     Argument::noted("moe_backend", KERNELS).off(&["auto"]),
     Argument::noted("linear_backend", KERNELS).off(&["auto"]),
     Argument::noted("mamba_backend", KERNELS).off(&["auto"]),

@@ -245,7 +245,6 @@ const WINDOWS: &str = "is not modelled: layers with windows share the pool of pa
 /// Arguments whose influence on times is noted.
 pub(super) static SGLANG_NOTED: &[Argument] = &[
     noted("stream_interval", GROUPED).off(&["1"]),
-    noted("tokenizer_worker_num", "is not modelled: one front end is predicted").off(&["1"]),
     noted("skip_tokenizer_init", FRONT_END),
     noted("enable_tokenizer_batch_encode", FRONT_END),
     noted("disable_tokenizer_batch_decode", FRONT_END),
