@@ -132,5 +132,5 @@ pub use resource::{Resource, ResourceSampler};
 pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
 pub use sglang_options::{SGLANG_SCHEDULER_ARGUMENTS, SglangOptions};
 pub use speculation::Speculation;
-pub use spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
+pub use spread::{Added, Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
 pub use trtllm_options::{CapacitySchedulerPolicy, ContextChunkingPolicy, TRTLLM_SCHEDULER_ARGUMENTS, TrtllmOptions};

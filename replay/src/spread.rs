@@ -1,7 +1,7 @@
 //! Uncertainty of a replay's figures: relative standard deviations of its steps, sampled while it runs.
 
 use ridgepoint::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
-use ridgepoint::coverage::IntervalCoverage;
+use ridgepoint::coverage::{Held, IntervalCoverage, wider};
 use ridgepoint::{Provenance, StepModel};
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct SpreadSampler<'a> {
 }
 
 /// Relative standard deviations of a replay's figures.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// From the uncertainty of the correction's coefficients.
     pub coefficients_sd: f64,
@@ -38,6 +38,10 @@ pub struct Spread {
     pub tables_sd: f64,
     /// From variation that no coefficient explains.
     pub scatter: Option<Scatter>,
+    /// What the half widths lack, as public runs asked for it.
+    pub added: Added,
+    /// Whether the scatter is that of the server itself, which a correction of one's own was fitted on.
+    pub is_own: bool,
 }
 
 impl<'a> SpreadSampler<'a> {
@@ -73,6 +77,8 @@ impl<'a> SpreadSampler<'a> {
             coefficients_sd: mean(self.coefficients_sd),
             tables_sd: mean(self.tables_sd),
             scatter: self.steps.correction().map(|correction| correction.scatter),
+            is_own: self.steps.correction().is_some_and(|correction| !correction.is_builtin()),
+            ..Spread::NONE
         }
     }
 }
@@ -103,18 +109,53 @@ impl Observer for SpreadSampler<'_> {
     }
 }
 
+/// Half widths, in logarithms, that are added to an interval's own as independent errors add.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Added {
+    /// Of times to first token.
+    pub ttft: f64,
+    /// Of figures that sum many steps.
+    pub tpot: f64,
+    /// Of times to the last token.
+    pub e2e: f64,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Spread::NONE
+    }
+}
+
 impl Spread {
     /// Nothing is known of how far a prediction may be off.
-    pub const NONE: Spread = Spread { coefficients_sd: 0.0, tables_sd: 0.0, scatter: None };
+    pub const NONE: Spread = Spread {
+        coefficients_sd: 0.0,
+        tables_sd: 0.0,
+        scatter: None,
+        added: Added { ttft: 0.0, tpot: 0.0, e2e: 0.0 },
+        is_own: false,
+    };
 
-    /// The 90 % interval of a figure that sums many steps: ITL, TPOT, E2E.
+    /// The same, as much wider as intervals had to be on public runs.
+    #[must_use]
+    pub fn widened(self, found: &IntervalCoverage) -> Self {
+        let of = |held: &Option<Held>| held.as_ref().map_or(0.0, |held| held.added);
+        Spread { added: Added { ttft: of(&found.ttft), tpot: of(&found.tpot), e2e: of(&found.e2e) }, ..self }
+    }
+
+    /// The 90 % interval of a figure that sums many steps: ITL, TPOT, the time of a run.
     pub fn of_steps(&self, predicted: f64) -> (f64, f64) {
-        self.interval(predicted, |scatter| scatter.step)
+        self.wide_interval(predicted, self.added.tpot, |scatter| scatter.step)
+    }
+
+    /// The 90 % interval of a time to the last token.
+    pub fn of_e2e(&self, predicted: f64) -> (f64, f64) {
+        self.wide_interval(predicted, self.added.e2e, |scatter| scatter.step)
     }
 
     /// The 90 % interval of a time to first token.
     pub fn of_ttft(&self, predicted: f64) -> (f64, f64) {
-        self.interval(predicted, |scatter| scatter.ttft)
+        self.wide_interval(predicted, self.added.ttft, |scatter| scatter.ttft)
     }
 
     /// What a figure that sums many steps stays below, if it is at most `sds` standard deviations above its prediction.
@@ -132,6 +173,11 @@ impl Spread {
             Some(_) => predicted * (self.interval(1.0, scatter).1.ln() * sds / SDS_OF_90_PCT).exp(),
             None => predicted * (1.0 + sds * self.tables_sd),
         }
+    }
+
+    /// The interval with what it lacks.
+    fn wide_interval(&self, predicted: f64, added: f64, scatter: fn(&Scatter) -> f64) -> (f64, f64) {
+        wider(self.interval(predicted, scatter), predicted, added)
     }
 
     /// Without a correction, returns the assumed symmetric interval of the tables.
@@ -176,6 +222,7 @@ pub struct Intervals {
 impl Intervals {
     /// The intervals of a replay's figures whose kind of interval held in `found`.
     pub fn of(spread: &Spread, found: &IntervalCoverage) -> Self {
+        let spread = if spread.is_own { *spread } else { spread.widened(found) };
         let factors = |(lower_factor, upper_factor), is_known| {
             // Times of datasheets alone have no spread, and a width of zero would say that they are certain.
             (is_known && lower_factor < upper_factor).then_some(Factors { lower_factor, upper_factor })
@@ -185,7 +232,7 @@ impl Intervals {
             ttft: factors(spread.of_ttft(1.0), found.ttft.is_some()),
             itl: of_steps(found.itl.is_some()),
             tpot: of_steps(found.tpot.is_some()),
-            e2e: of_steps(found.e2e.is_some()),
+            e2e: factors(spread.of_e2e(1.0), found.e2e.is_some()),
         }
     }
 }
@@ -200,7 +247,7 @@ mod tests {
     #[test]
     fn intervals_hold_the_prediction_and_widen_with_the_scatter() {
         let scatter = Some(Scatter { step: 0.03, ttft: 0.1 });
-        let spread = Spread { coefficients_sd: 0.04, tables_sd: 0.0, scatter };
+        let spread = Spread { coefficients_sd: 0.04, scatter, ..Spread::NONE };
         let (lower, upper) = spread.of_steps(100.0);
         assert!((upper - 100.0 * (1.645f64 * 0.05).exp()).abs() < 1e-9 && (lower * upper - 1e4).abs() < 1e-6);
         assert!(spread.of_ttft(100.0).1 > upper);
@@ -209,6 +256,11 @@ mod tests {
                 && (spread.steps_below(7.0, 0.0) - 7.0).abs() < 1e-12
         );
         assert!((spread.ttft_below(100.0, 2.0) - 100.0 * (2.0 * 0.1f64.hypot(0.04)).exp()).abs() < 1e-9);
+        let wide = Spread { added: Added { ttft: 0.0, tpot: 0.3, e2e: 0.2 }, ..spread };
+        let half = (upper / 100.0).ln();
+        assert!((wide.of_steps(100.0).1.ln() - 100f64.ln() - half.hypot(0.3)).abs() < 1e-9);
+        assert!((wide.of_steps(100.0).0.ln() - 100f64.ln() + half.hypot(0.3)).abs() < 1e-9);
+        assert!((wide.of_e2e(1.0).1.ln() - half.hypot(0.2)).abs() < 1e-9 && wide.of_ttft(9.0) == spread.of_ttft(9.0));
         let assumed = Spread { tables_sd: 0.1, ..Spread::default() };
         assert_eq!(assumed.of_steps(100.0), (100.0 - 16.45, 100.0 + 16.45));
     }
@@ -221,7 +273,9 @@ mod tests {
         let spread = Spread { tables_sd: 0.1, ..Spread::default() };
         assert!(Intervals::of(&spread, &found("vllm", "h100_sxm")).e2e.is_some());
         let sglang = Intervals::of(&spread, &found("sglang", "b200_sxm"));
-        assert!(sglang.ttft.is_none() && sglang.e2e.is_none());
+        assert!(sglang.e2e.is_none() && sglang.ttft.is_some_and(|of| of.upper_factor > 3.0));
+        let far_off = Intervals::of(&spread, &found("trtllm", "gb200"));
+        assert!(far_off.tpot.is_none());
     }
 
     #[test]

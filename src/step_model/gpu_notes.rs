@@ -3,6 +3,7 @@
 use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::efficiency::{EfficiencyMode, Timer};
+use crate::error::Error;
 use crate::hardware::{Architecture, Hardware};
 use crate::kv_capacity::device_memory_bytes;
 use crate::physics::{Operator, OperatorGroup, StepPlan};
@@ -52,4 +53,19 @@ pub(super) fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, depl
             device_bytes / GIB
         )
     })
+}
+
+/// A deployment over several chips that are not linked.
+pub(super) fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
+    let sizes = [
+        ("tensor_parallel_size", deployment.tensor_parallel_size),
+        ("pipeline_parallel_size", deployment.pipeline_parallel_size),
+        ("data_parallel_size", deployment.data_parallel_size),
+    ];
+    let asked = sizes.iter().filter(|(_, size)| *size > 1).map(|(key, size)| format!("{key} = {size}"));
+    let problem = format!(
+        "has no interconnect, which {} needs: add [interconnect] with kind, unidirectional_bytes_per_s, source and retrieved to its file",
+        asked.collect::<Vec<_>>().join(" with ")
+    );
+    Error::invalid(hardware.name.as_str(), vec![problem])
 }

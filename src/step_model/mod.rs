@@ -27,7 +27,7 @@ use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
 use crate::efficiency::{EfficiencyMode, Tables, Timer, engine_on};
 use crate::engine::Engine;
-use crate::error::{Error, Result, each_once};
+use crate::error::{Result, each_once};
 use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::model::{Model, OwnSampling, SamplerWork, Window};
 use crate::physics::{BatchSums, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
@@ -39,7 +39,7 @@ use draft_reads::{DraftReads, shared_reads};
 use drafting::Drafting;
 use fast::{OperatorTables, StepTables};
 pub use fast::{StepRequests, StepState};
-use gpu_notes::{gpu_notes, weights_that_do_not_fit};
+use gpu_notes::{gpu_notes, no_link, weights_that_do_not_fit};
 use host_reads::HostReads;
 use launches::Launches;
 pub use options::{CorrectionChoice, Options};
@@ -87,6 +87,8 @@ pub struct StepModel {
     correction: Option<Arc<Correction>>,
     /// Assumptions about the GPU that widen the interval.
     assumptions: Vec<Assumption>,
+    /// Half width, in logarithms, that an interval of its own lacks, as public runs asked for it.
+    added: f64,
     hardware: String,
     engine: Engine,
     host_link: Option<HostLink>,
@@ -189,6 +191,7 @@ impl StepModel {
             draft: Drafting::new(model, hardware, deployment, options)?.map(Arc::new),
             is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
+            added: operators::added(&engine, &hardware.name, correction.as_deref()),
             correction,
             assumptions,
             hardware: hardware.name.clone(),
@@ -220,6 +223,7 @@ impl StepModel {
             .iter()
             .map(|of| of.map(|steps| steps.clone().with_correction(correction.clone())))
             .collect();
+        self.added = operators::added(&self.engine, &self.hardware, Some(&correction));
         self.correction = Some(correction);
         self.by_sampler_work = Arc::default();
         self
@@ -365,21 +369,6 @@ fn notes_of(timers: &[(Operator, Timer)]) -> impl Iterator<Item = String> {
         let names = each_once(with_it.map(|(operator, _)| operator.name));
         format!("{}: {note}", names.join(", "))
     })
-}
-
-/// A deployment over several chips that are not linked.
-fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
-    let sizes = [
-        ("tensor_parallel_size", deployment.tensor_parallel_size),
-        ("pipeline_parallel_size", deployment.pipeline_parallel_size),
-        ("data_parallel_size", deployment.data_parallel_size),
-    ];
-    let asked = sizes.iter().filter(|(_, size)| *size > 1).map(|(key, size)| format!("{key} = {size}"));
-    let problem = format!(
-        "has no interconnect, which {} needs: add [interconnect] with kind, unidirectional_bytes_per_s, source and retrieved to its file",
-        asked.collect::<Vec<_>>().join(" with ")
-    );
-    Error::invalid(hardware.name.as_str(), vec![problem])
 }
 
 /// Returns each operator of a plan once, taken from batches that together have all of them.

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::StepModel;
-use crate::correction::{Basis, SDS_OF_90_PCT, Term, interval_factor};
+use crate::correction::{Basis, Correction, SDS_OF_90_PCT, Term, interval_factor};
+use crate::coverage::{IntervalCoverage, wider};
 use crate::efficiency::kernel_time::is_within_another;
 use crate::efficiency::mixed::{Span, added_us, blocks, share_a_call};
 use crate::efficiency::overlap::overlap;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
 use crate::host_speed::HostSpeed;
@@ -95,6 +97,7 @@ impl StepModel {
                 (time_us / factor, time_us * factor, coefficients_sd, tables_sd)
             }
         };
+        let (lower_us, upper_us) = wider((lower_us, upper_us), time_us, self.added);
         let mut warnings = self.plan.warnings(&batch);
         warnings.extend(self.notes().into_iter().chain(self.extrapolated(&batch)));
         warnings.extend(self.uneven_rows(&calls, &batch, time_us));
@@ -262,4 +265,13 @@ impl StepModel {
 /// Relative standard deviation of a step by its launches: the host, which nobody measured, may be one kind slower.
 fn host_sd(host_us: f64, time_us: f64) -> f64 {
     (HostSpeed::RANGE * host_us / time_us).max(1.0).ln() / SDS_OF_90_PCT
+}
+
+/// What the interval of a step lacks: as that of TPOT did on public runs. A correction of one's own has the scatter of one's own server.
+pub(super) fn added(engine: &Engine, hardware: &str, correction: Option<&Correction>) -> f64 {
+    if correction.is_some_and(|of| !of.is_builtin()) {
+        return 0.0;
+    }
+    let found = IntervalCoverage::of(engine, hardware, None, correction.is_some());
+    found.tpot.map_or(0.0, |held| held.added)
 }

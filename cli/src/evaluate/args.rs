@@ -138,6 +138,7 @@ fn group() -> impl TypedValueParser<Value = GroupBy> {
         ("workload", "Runs with the same lengths of prompts and outputs", GroupBy::Workload),
         ("hardware", "Runs on the same GPU", GroupBy::Hardware),
         ("backend-version", "Runs of the same version of the serving engine", GroupBy::BackendVersion),
+        ("server", "Runs of the same engine, GPU and model", GroupBy::Server),
         ("experiment", "Single runs", GroupBy::Experiment),
     ])
 }

@@ -28,7 +28,7 @@ pub(super) fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Resul
         (of.group, Arc::new(Correction { name, ..of.correction }))
     };
     let unseen: BTreeMap<String, Arc<Correction>> = left_out.into_iter().map(unseen).collect();
-    Ok(correct_with(cases, |case| Ok(unseen.get(case.labels.group(by)).cloned()))?)
+    Ok(correct_with(cases, |case| Ok(unseen.get(&*case.labels.group(by)).cloned()))?)
 }
 
 /// Judges cases behind a progress bar.

@@ -123,17 +123,15 @@ fn loads_without_a_file_are_replayed() {
 }
 
 #[test]
-fn an_engine_whose_first_tokens_were_found_far_off_has_no_interval_of_them() {
+fn an_engine_whose_first_tokens_were_found_far_off_has_a_wide_interval_of_them() {
     let load = "--concurrency 2 --num-requests 4 --input-len 100 --output-len 11";
     let json = simulate(&format!("--model llama-3.1-8b --hardware b200 --engine sglang {load} --format json")).json();
-    assert!(json["intervals"]["ttft"].is_null() && json["intervals"]["e2e"].is_null(), "{}", json["intervals"]);
+    let factor = |metric: &str| json["intervals"][metric]["upper_factor"].as_f64();
+    assert!(factor("ttft") > Some(2.0) && factor("ttft") > factor("tpot"), "{}", json["intervals"]);
+    assert!(json["intervals"]["e2e"].is_null(), "{}", json["intervals"]);
     let warned =
         |words: &str| json["warnings"].as_array().unwrap().iter().any(|of| of.as_str().unwrap().contains(words));
-    assert!(
-        warned("TTFT within its interval in 13 % of 153 closed loops on b200_sxm, median error -32 %"),
-        "{}",
-        json["warnings"]
-    );
+    assert!(warned("TTFT within its interval in 84 % of 153 closed loops on b200_sxm once "), "{}", json["warnings"]);
     let vllm = json_of(load);
     assert!(vllm["interval_coverage"]["tpot"]["held_pct"].as_f64().unwrap() > 40.0);
 }

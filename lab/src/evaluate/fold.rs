@@ -1,12 +1,14 @@
 //! Labels of measured runs, and folds: the runs that are judged and those that may be learned from. Serving runs, closed loops
 //! and traces of steps share them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
 
+use ridgepoint::unstable::efficiency::ENGINES;
 use ridgepoint::{Error, Result};
 
 /// What was run.
@@ -39,6 +41,8 @@ pub enum GroupBy {
     Hardware,
     /// Version of the serving engine.
     BackendVersion,
+    /// The serving engine, the GPU and the model.
+    Server,
     /// The run itself.
     Experiment,
 }
@@ -51,15 +55,30 @@ impl fmt::Display for GroupBy {
 
 impl Labels {
     /// Name of the group that the run belongs to.
-    pub fn group(&self, by: GroupBy) -> &str {
+    ///
+    /// ```
+    /// use ridgepoint_lab::evaluate::fold::{GroupBy, Labels};
+    /// let run = Labels { model: "qwen3-32b".into(), hardware: "h100_sxm".into(), ..Labels::default() };
+    /// assert_eq!(run.group(GroupBy::Server), "vllm, h100_sxm, qwen3-32b");
+    /// let run = Labels { backend_version: Some("sglang 0.5.9".into()), ..run };
+    /// assert_eq!(run.group(GroupBy::Server), "sglang, h100_sxm, qwen3-32b");
+    /// ```
+    pub fn group(&self, by: GroupBy) -> Cow<'_, str> {
         let known = match by {
             GroupBy::Model => Some(&self.model),
             GroupBy::Workload => self.workload.as_ref(),
             GroupBy::Hardware => Some(&self.hardware),
             GroupBy::BackendVersion => self.backend_version.as_ref(),
+            GroupBy::Server => return Cow::Owned([self.engine(), &self.hardware, &self.model].join(", ")),
             GroupBy::Experiment => Some(&self.name),
         };
-        known.map_or("not stated", String::as_str)
+        Cow::Borrowed(known.map_or("not stated", String::as_str))
+    }
+
+    /// The serving engine, which versions of others than vLLM begin with.
+    fn engine(&self) -> &str {
+        let first = self.backend_version.as_deref().and_then(|version| version.split(' ').next());
+        first.filter(|name| ENGINES.contains(name)).unwrap_or("vllm")
     }
 }
 
@@ -68,8 +87,8 @@ impl Labels {
 /// # Errors
 /// `ErrorKind::InvalidArgument` if there are fewer than two: leaving out the only one leaves nothing to fit on.
 pub fn groups_to_leave_out<'a>(runs: impl Iterator<Item = &'a Labels>, by: GroupBy) -> Result<Vec<String>> {
-    let groups: BTreeSet<&str> = runs.map(|run| run.group(by)).collect();
-    let groups: Vec<String> = groups.into_iter().map(str::to_owned).collect();
+    let groups: BTreeSet<Cow<'_, str>> = runs.map(|run| run.group(by)).collect();
+    let groups: Vec<String> = groups.into_iter().map(Cow::into_owned).collect();
     if groups.len() < 2 {
         let reason = "is all there is: leaving it out leaves nothing to fit on";
         return Err(Error::invalid_argument("runs to leave out", groups.join(", "), reason));

@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "a load has at most 1,000 stages")]
 
 use rayon::prelude::*;
+use ridgepoint::coverage::{IntervalCoverage, LoadKind};
 
 use super::baselines::baseline_metrics;
 use super::black_box::{StageMeans, fit_stages};
@@ -85,8 +86,12 @@ impl<'a> Replayed<'a> {
         let replay = case.replay(roofline, seed, &mut [&mut sampler])?;
         done();
         let metrics = Metrics::of(&replay);
-        let spread = sampler.spread();
         let correction = case.rooflines.correction();
+        let is_closed = case.concurrency.iter().any(Option::is_some);
+        let kind = if is_closed { LoadKind::Closed } else { LoadKind::Open };
+        let engine = roofline.steps().engine();
+        let found = IntervalCoverage::of(engine, &case.labels.hardware, Some(kind), correction.is_some());
+        let spread = sampler.spread().widened(&found);
         let mut result = CaseResult {
             labels: case.labels.clone(),
             correction: CorrectionInfo::of(correction),

@@ -129,6 +129,7 @@ impl MetricRow {
     pub fn within(mut self, spread: &Spread) -> Self {
         (self.lower_ms, self.upper_ms) = match self.metric.latency {
             Latency::Ttft => spread.of_ttft(self.predicted_ms),
+            Latency::E2e => spread.of_e2e(self.predicted_ms),
             _ => spread.of_steps(self.predicted_ms),
         };
         self
@@ -338,7 +339,7 @@ impl EvaluationReport {
         let Some(by) = by else { return self };
         let mut members: BTreeMap<String, Vec<&CaseResult>> = BTreeMap::new();
         for of in &self.experiments {
-            members.entry(of.labels.group(by).to_owned()).or_default().push(of);
+            members.entry(of.labels.group(by).into_owned()).or_default().push(of);
         }
         let groups = members.into_iter().map(|(name, members)| (name, Group::of(&members))).collect();
         self.split = Some(Split { by, groups });
