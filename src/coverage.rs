@@ -163,7 +163,8 @@ fn found(
     (None, words)
 }
 
-/// An interval around `predicted` whose half width in logarithms has `added` to it, as independent errors add. A bound at 0 or below stays.
+/// An interval around `predicted` whose half width in logarithms has `added` to it, as independent errors add. A bound at 0 or below stays,
+/// and so does an interval of no width: nothing is known of it.
 ///
 /// ```
 /// let (lower, upper) = ridgepoint::coverage::wider((100.0 / 1.2, 120.0), 100.0, 0.1);
@@ -172,7 +173,7 @@ fn found(
 /// assert_eq!(ridgepoint::coverage::wider((90.0, 110.0), 100.0, 0.0), (90.0, 110.0));
 /// ```
 pub fn wider((lower, upper): (f64, f64), predicted: f64, added: f64) -> (f64, f64) {
-    if added <= 0.0 || predicted <= 0.0 {
+    if added <= 0.0 || predicted <= 0.0 || lower >= upper {
         return (lower, upper);
     }
     let half = |bound: f64| (bound / predicted).ln().hypot(added);

@@ -256,12 +256,12 @@ fn intervals_of_a_simulation_are_those_of_its_correction() {
         assert!(upper >= (1.645 * sd).exp() - 1e-12 && upper < (1.645 * 1.5 * sd).exp(), "{upper} at {sd}");
         assert!((lower * upper - 1.0).abs() < 1e-12, "{lower} {upper}");
     }
-    // Without a correction, an interval is that of the tables, and symmetric.
+    // Without a correction, an interval is that of the tables with what it lacked on public runs.
     let json = command("simulate", &format!("{LLAMA} {load} --correction none --format json")).json();
     for metric in ["ttft", "tpot"] {
         let of = |end: &str| json["intervals"][metric][end].as_f64().unwrap();
         let (lower, upper) = (of("lower_factor"), of("upper_factor"));
-        assert!((lower + upper - 2.0).abs() < 1e-12 && upper > 1.02 && upper < 1.5, "{metric}: {lower} {upper}");
+        assert!(lower + upper >= 2.0 - 1e-12 && upper > 1.02 && upper < 1.6, "{metric}: {lower} {upper}");
     }
 }
 

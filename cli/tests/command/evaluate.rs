@@ -276,8 +276,8 @@ fn predictions_have_intervals_and_summaries_their_coverage() {
             let row = rows.iter().find(|row| row["stage"] == -1 && row["metric"] == metric).unwrap();
             of(row, "upper_ms") / of(row, "predicted_ms")
         };
-        // What is left of TTFT scatters more than what is left of steps, where anything was measured of it.
-        assert_eq!(width("ttft_mean") > width("e2e_mean") + 1e-9, correction == "global");
+        // What is left of TTFT scatters more than what is left of steps.
+        assert!(width("ttft_mean") > width("e2e_mean") + 1e-9);
     }
 }
 
