@@ -3,7 +3,7 @@
 
 use crate::cli_support;
 
-use cli_support::{Folder, simulate};
+use cli_support::{Folder, run, simulate};
 use serde_json::{Value, json};
 
 const SERVER: &str = "--model llama-3.1-8b --hardware h100 --max-model-len 4096";
@@ -125,7 +125,8 @@ fn loads_without_a_file_are_replayed() {
 #[test]
 fn an_engine_whose_first_tokens_were_found_far_off_has_a_wide_interval_of_them() {
     let load = "--concurrency 2 --num-requests 4 --input-len 100 --output-len 11";
-    let json = simulate(&format!("--model llama-3.1-8b --hardware b200 --engine sglang {load} --format json")).json();
+    let line = format!("simulate --model llama-3.1-8b --hardware b200 --engine sglang {load} --format json");
+    let json = run(&line.split_ascii_whitespace().collect::<Vec<_>>()).json();
     let factor = |metric: &str| json["intervals"][metric]["upper_factor"].as_f64();
     assert!(factor("ttft") > Some(2.0) && factor("ttft") > factor("tpot"), "{}", json["intervals"]);
     assert!(json["intervals"]["e2e"].is_null(), "{}", json["intervals"]);

@@ -83,7 +83,7 @@ fn the_other_delays_are_those_of_the_host() {
     said(|error| unsafe { ridgepoint_scheduling_processing_time_us(model, scheduling, error) }).unwrap();
     said(|error| unsafe { ridgepoint_preemption_processing_time_us(model, preemption, error) }).unwrap();
     let expected = [
-        host.queueing_us + 1000.0 * host.queueing_us_per_token,
+        host.front_end_us + (host.queueing_us + 1000.0 * host.queueing_us_per_token),
         host.output_token_us,
         host.scheduling_us,
         host.preemption_us,
