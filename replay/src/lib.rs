@@ -77,6 +77,7 @@ mod batch;
 mod block_lives;
 mod block_pool;
 mod clock;
+mod cluster;
 mod cold;
 mod config;
 mod distribution;
@@ -112,6 +113,7 @@ mod trtllm_options;
 mod waiting;
 
 pub use block_lives::BlockStats;
+pub use cluster::{Cluster, ClusterReplay, Router, RouterKind};
 pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;

@@ -117,6 +117,27 @@ pub struct EngineCounters {
     pub end_ns: u64,
 }
 
+impl EngineCounters {
+    /// The counters of two engines together: sums, the largest of maxima, and the later end.
+    #[must_use]
+    pub(super) fn with(mut self, other: &EngineCounters) -> Self {
+        self.steps += other.steps;
+        self.scheduled_tokens += other.scheduled_tokens;
+        self.prefill_tokens += other.prefill_tokens;
+        self.recomputed_tokens += other.recomputed_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.preemptions += other.preemptions;
+        self.verifications += other.verifications;
+        self.accepted_tokens += other.accepted_tokens;
+        self.max_running = self.max_running.max(other.max_running);
+        self.max_waiting = self.max_waiting.max(other.max_waiting);
+        self.max_blocks_in_use = self.max_blocks_in_use.max(other.max_blocks_in_use);
+        self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self
+    }
+}
+
 /// The result of a replay.
 #[derive(Debug, Clone)]
 pub struct Replay {

@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod step;
 mod transfers;
 
 use std::collections::VecDeque;
@@ -12,15 +13,16 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
-use ridgepoint::{Error, Request, Result, Step};
+use ridgepoint::{Error, Request, Result};
 
 use super::batch::{Batch, Scheduled};
 use super::block_lives::BlockLives;
-use super::clock::{Clock, StepTiming, ns};
+use super::clock::{Clock, ns};
+use super::cluster::Gauges;
 use super::config::EngineConfig;
 use super::front_end::{FrontEnd, check};
-use super::gaps::{EqualGaps, new_histogram, record_gaps};
-use super::observe::{Event, Events, Observer, Observers, StepEvent};
+use super::gaps::new_histogram;
+use super::observe::{Event, Events, Observer, Observers};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::{Rules, Scheduler, rules_of};
 use crate::workload::Workload;
@@ -76,49 +78,14 @@ pub(super) fn replay_at(
     workload: &mut dyn Workload,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Replay> {
-    config.validate()?;
-    let mut scheduler = Scheduler::new(config, fast_forward);
-    let observers = Observers::new(observers);
-    if let Some(offload) = scheduler.offload.as_mut().filter(|_| observers.want(Events::KV)) {
-        offload.events = Some(Vec::new());
-    }
-    if observers.want(Events::BLOCKS) && config.scheduler.enable_prefix_caching {
-        scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
-    }
-    let host = latency.host();
-    let mut engine = Engine {
-        latency,
-        workload,
-        config,
-        observers,
-        scheduler,
-        rules: rules_of(config),
-        is_sampling_own: false,
-        own_sampling: Vec::new(),
-        preemptions_without_progress: 0,
-        reads_without_progress: 0,
-        front_end: FrontEnd::new(host.front_end_us, config.scheduler.api_server_count),
-        records: Vec::new(),
-        gaps: Vec::new(),
-        in_flight: VecDeque::new(),
-        spare: Vec::new(),
-        clock: Clock::new(&host, config.pipeline_parallel_size),
-        host,
-    };
-    if let Some(expected) = engine.workload.expected_requests() {
-        engine.records.reserve(expected.min(1 << 20));
-    }
-    engine.run()?;
-    if let Some(lives) = &engine.scheduler.cache.pool.lives {
-        engine.observers.report(&Event::Blocks(&lives.stats()));
-    }
-    let offload = engine.scheduler.offload.map(|offload| offload.into_counters());
-    Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
+    let engine = Engine::new(fast_forward, latency, config, workload, Observers::new(observers))?;
+    engine.run_to_end()
 }
 
-struct Engine<'a> {
+/// An engine in the middle of a replay, with the requests that it is sent.
+pub(super) struct Engine<'a, W: Workload> {
     latency: &'a dyn LatencyModel,
-    workload: &'a mut dyn Workload,
+    pub(super) workload: W,
     observers: Observers<'a>,
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
@@ -133,6 +100,8 @@ struct Engine<'a> {
     spare: Vec<Box<Batch>>,
     clock: Clock,
     host: HostTimes,
+    /// Steps that may be in flight.
+    depth: usize,
     /// Whether a request that was sent has sampling parameters of its own.
     is_sampling_own: bool,
     /// The sampling parameters of the last step that was scheduled, if so.
@@ -141,46 +110,134 @@ struct Engine<'a> {
     preemptions_without_progress: u64,
     /// Reads of the disk since the last token, with a disk tier.
     reads_without_progress: u64,
+    /// The queues of the last step that was scheduled.
+    scheduled: Queues,
 }
 
-impl Engine<'_> {
-    fn run(&mut self) -> Result<()> {
-        let depth = match (self.config.pipeline_parallel_size, self.config.scheduler.async_scheduling) {
+impl<'a, W: Workload> Engine<'a, W> {
+    /// An engine at time 0.
+    ///
+    /// # Errors
+    /// Those of [`EngineConfig::validate`].
+    pub(super) fn new(
+        fast_forward: bool,
+        latency: &'a dyn LatencyModel,
+        config: &'a EngineConfig,
+        workload: W,
+        observers: Observers<'a>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let mut scheduler = Scheduler::new(config, fast_forward);
+        if let Some(offload) = scheduler.offload.as_mut().filter(|_| observers.want(Events::KV)) {
+            offload.events = Some(Vec::new());
+        }
+        if observers.want(Events::BLOCKS) && config.scheduler.enable_prefix_caching {
+            scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
+        }
+        let host = latency.host();
+        let depth = match (config.pipeline_parallel_size, config.scheduler.async_scheduling) {
             (1, true) => 2,
             (stages, _) => stages as usize,
         };
-        loop {
-            self.send_until(self.clock.now_ns())?;
-            if self.rules.receives(self.in_flight.len() < depth, self.scheduler.is_idle()) {
-                self.admit()?;
-            }
-            if self.in_flight.len() < depth && !self.scheduler.is_idle() {
-                let room = match self.schedule()? {
-                    Scheduled::Step => depth,
-                    // A preemption may have freed enough blocks for the next request, so schedule again immediately.
-                    Scheduled::OnlyPreempted => 1,
-                    Scheduled::Nothing => 0,
-                };
-                if self.in_flight.len() < room {
-                    continue;
-                }
-            }
-            if let Some(step) = self.in_flight.pop_front() {
-                self.clock.wait_until(step.end_ns);
-                self.update(&step)?;
-                let is_quiet = step.is_quiet();
-                self.spare.push(step);
-                if self.scheduler.offload.is_some() && is_quiet {
-                    self.wait_for_transfers()?;
-                }
-                continue;
-            }
-            match self.next_visible_ns() {
-                Some(next_ns) => self.clock.wait_until(next_ns),
-                None => break,
+        let mut records = Vec::new();
+        if let Some(expected) = workload.expected_requests() {
+            records.reserve(expected.min(1 << 20));
+        }
+        Ok(Engine {
+            latency,
+            workload,
+            config,
+            observers,
+            scheduler,
+            rules: rules_of(config),
+            is_sampling_own: false,
+            own_sampling: Vec::new(),
+            preemptions_without_progress: 0,
+            reads_without_progress: 0,
+            front_end: FrontEnd::new(host.front_end_us, config.scheduler.api_server_count),
+            records,
+            gaps: Vec::new(),
+            in_flight: VecDeque::new(),
+            spare: Vec::new(),
+            clock: Clock::new(&host, config.pipeline_parallel_size),
+            host,
+            depth,
+            scheduled: Queues::default(),
+        })
+    }
+
+    /// Goes on until every request has ended.
+    ///
+    /// # Errors
+    /// Those of [`replay`].
+    fn run_to_end(mut self) -> Result<Replay> {
+        while self.iterate()? {}
+        Ok(self.finished())
+    }
+
+    /// What the engine did.
+    pub(super) fn finished(mut self) -> Replay {
+        if let Some(lives) = &self.scheduler.cache.pool.lives {
+            self.observers.report(&Event::Blocks(&lives.stats()));
+        }
+        let offload = self.scheduler.offload.map(|offload| offload.into_counters());
+        Replay { records: self.records, inter_token_ns: self.gaps, counters: self.scheduler.counters, offload }
+    }
+
+    /// When the engine goes on, ns: now if it has work, else once the next request reaches it; `None` without one. Requests that are sent later
+    /// than that change nothing of what it does then.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let now_ns = self.clock.now_ns();
+        if self.in_flight.is_empty() && self.scheduler.is_idle() {
+            return self.next_visible_ns().map(|next_ns| next_ns.max(now_ns));
+        }
+        Some(now_ns)
+    }
+
+    /// What a router is told of the engine at `now_ns`: its queues and KV blocks as of the last step that was scheduled by then.
+    pub(super) fn gauges(&self, now_ns: u64) -> Gauges {
+        let (mut running, mut waiting) = (self.scheduled.num_running, self.scheduled.num_waiting);
+        if now_ns >= self.clock.now_ns() {
+            running = self.scheduler.running.len() as u32;
+            waiting = self.scheduler.waiting.queue.len() as u32;
+        }
+        let blocks = f64::from(self.scheduler.cache.pool.num_in_use());
+        Gauges { running, waiting, kv_use: blocks / f64::from(self.config.usable_blocks().max(1)) }
+    }
+
+    /// Goes on by one iteration, or waits for the next request; false once every request has ended.
+    ///
+    /// # Errors
+    /// Those of [`replay`].
+    pub(super) fn iterate(&mut self) -> Result<bool> {
+        self.send_until(self.clock.now_ns())?;
+        if self.rules.receives(self.in_flight.len() < self.depth, self.scheduler.is_idle()) {
+            self.admit()?;
+        }
+        if self.in_flight.len() < self.depth && !self.scheduler.is_idle() {
+            let room = match self.schedule()? {
+                Scheduled::Step => self.depth,
+                // A preemption may have freed enough blocks for the next request, so schedule again immediately.
+                Scheduled::OnlyPreempted => 1,
+                Scheduled::Nothing => 0,
+            };
+            if self.in_flight.len() < room {
+                return Ok(true);
             }
         }
-        Ok(())
+        if let Some(step) = self.in_flight.pop_front() {
+            self.clock.wait_until(step.end_ns);
+            self.update(&step)?;
+            let is_quiet = step.is_quiet();
+            self.spare.push(step);
+            if self.scheduler.offload.is_some() && is_quiet {
+                self.wait_for_transfers()?;
+            }
+            return Ok(true);
+        }
+        let next_ns = self.next_visible_ns();
+        self.clock.wait_until(next_ns.unwrap_or(0));
+        Ok(next_ns.is_some())
     }
 
     /// Admits every request that has reached the engine by now.
@@ -239,157 +296,5 @@ impl Engine<'_> {
     /// Earliest time at which another request reaches the engine.
     fn next_visible_ns(&self) -> Option<u64> {
         [self.front_end.next_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
-    }
-
-    /// Schedules a step if there is work for one.
-    ///
-    /// # Errors
-    /// A step whose time is negative or no number.
-    fn schedule(&mut self) -> Result<Scheduled> {
-        let mut batch = self.spare.pop().unwrap_or_default();
-        let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
-        if let Some(lives) = &mut self.scheduler.cache.pool.lives {
-            lives.now_ns = scheduled_ns;
-        }
-        if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
-            offload.begin_schedule(scheduled_ns);
-        }
-        let is_step = self.scheduler.schedule(&mut *self.rules, &mut batch, &mut self.in_flight, |record, cached| {
-            let record = &mut records[record as usize];
-            record.num_cached_tokens += cached;
-            if record.num_preemptions == 0 {
-                record.scheduled_ns = scheduled_ns;
-            }
-        });
-        for record in &batch.preempted {
-            records[*record as usize].num_preemptions += 1;
-        }
-        let num_preempted = batch.preempted.len();
-        if !is_step {
-            self.clock.idle_iteration(num_preempted);
-            if self.scheduler.offload.is_some() {
-                batch.end_ns = self.launch(&mut batch);
-                self.in_flight.push_back(batch);
-                return Ok(Scheduled::Nothing);
-            }
-            self.spare.push(batch);
-            return Ok(if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing });
-        }
-        let queues = Queues {
-            num_running: self.scheduler.running.len() as u32,
-            num_waiting: self.scheduler.waiting.queue.len() as u32,
-            num_preempted: num_preempted as u32,
-            num_resumed: batch.num_resumed,
-        };
-        self.clock.schedule(&queues);
-        let not_before_ns = if self.scheduler.offload.is_some() { self.launch(&mut batch) } else { 0 };
-        let (requests, records) = self.scheduler.steady.step(&batch);
-        let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
-        if self.is_sampling_own {
-            self.scheduler.own_sampling(&batch, &mut self.own_sampling);
-        }
-        let step = Step::from(requests).with_shared_kv_tokens(shared_kv_tokens).with_own_sampling(&self.own_sampling);
-        let step_us = self.latency.step_time_us(&step);
-        if step_us.is_nan() || step_us < 0.0 {
-            let reason = "must be a number of at least 0, as the latency model promises";
-            return Err(Error::invalid_argument("step_time_us", step_us, reason));
-        }
-        let StepTiming { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
-        if self.observers.want(Events::STEPS) {
-            self.observers.report(&Event::Step(StepEvent {
-                index: self.scheduler.counters.steps - 1,
-                scheduled_ns,
-                start_ns,
-                end_ns,
-                step,
-                records,
-                num_running: queues.num_running,
-                num_waiting: queues.num_waiting,
-                blocks_in_use: self.scheduler.cache.pool.num_in_use(),
-                cached_tokens: self.scheduler.counters.cached_tokens,
-                preempted: &batch.preempted,
-            }));
-        }
-        let counters = &mut self.scheduler.counters;
-        counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
-        let Scheduler { steady, running, slots, .. } = &mut self.scheduler;
-        if !batch.is_alone {
-            steady.advance(running, slots, &mut batch);
-        }
-        batch.end_ns = end_ns;
-        self.in_flight.push_back(batch);
-        Ok(Scheduled::Step)
-    }
-
-    /// Ends a step: delivers its tokens and removes finished requests.
-    fn update(&mut self, step: &Batch) -> Result<()> {
-        if !step.is_step {
-            return self.end_transfers(step);
-        }
-        let client_ns = self.clock.at_client_ns(step.end_ns);
-        if !step.is_alone {
-            let gap_ns = self.scheduler.steady.end_step(step.end_ns);
-            for (group, count) in &step.steady {
-                record_gaps(&mut self.gaps, group.stage, gap_ns, u64::from(*count));
-            }
-            if self.observers.want(Events::TOKENS) {
-                let Scheduler { steady, running, slots, .. } = &self.scheduler;
-                for (record, token) in steady.last_tokens(running, slots) {
-                    self.observers.report(&Event::Token { record, token, now_ns: client_ns });
-                }
-            }
-        }
-        let mut any_finished = false;
-        for slot in &step.leaving {
-            let record = self.scheduler.slots[*slot as usize].rank.record;
-            self.finish(*slot);
-            self.end(record, Outcome::Finished, client_ns)?;
-            any_finished = true;
-        }
-        let mut equal_gaps = EqualGaps::default();
-        for (at, ((request, slot), record)) in step.requests.iter().zip(&step.slots).zip(&step.records).enumerate() {
-            if !request.samples {
-                continue;
-            }
-            let count = step.outputs.get(at).copied().unwrap_or(1);
-            let (tokens, gap_ns) = self.scheduler.deliver(*slot, count, step.end_ns);
-            for token in tokens - count..tokens {
-                self.observers.report(&Event::Token { record: *record, token, now_ns: client_ns });
-            }
-            if tokens == 1 {
-                self.records[*record as usize].first_token_ns = client_ns;
-            } else {
-                equal_gaps.add(self.scheduler.slots[*slot as usize].group.stage, gap_ns, &mut self.gaps);
-            }
-            if tokens == self.scheduler.slots[*slot as usize].num_output_tokens {
-                self.finish(*slot);
-                self.end(*record, Outcome::Finished, client_ns)?;
-                any_finished = true;
-            }
-        }
-        equal_gaps.flush(&mut self.gaps);
-        if any_finished {
-            self.scheduler.drop_finished();
-        }
-        if self.scheduler.offload.is_some() {
-            self.end_transfers(step)?;
-        }
-        Ok(())
-    }
-
-    /// Frees a request after its last token.
-    fn finish(&mut self, slot: u32) {
-        self.rules.ended(&self.scheduler.slots[slot as usize]);
-        self.scheduler.finish(slot);
-    }
-
-    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
-        // Requests that are due before this finish are sent first, as the workload may react to the finish.
-        self.send_until(finish_ns)?;
-        let entry = &mut self.records[record as usize];
-        (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
-        self.scheduler.counters.end_ns = self.scheduler.counters.end_ns.max(finish_ns);
-        self.workload.finished(finish_ns, entry.stage, record);
-        Ok(())
     }
 }

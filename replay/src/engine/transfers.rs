@@ -6,6 +6,7 @@ use ridgepoint::{Error, Result};
 use super::super::batch::Batch;
 use super::super::observe::{Event, KvEvent};
 use super::Engine;
+use crate::workload::Workload;
 
 /// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs with it.
 const MAX_PREEMPTIONS_WITHOUT_PROGRESS: u64 = 100_000;
@@ -27,7 +28,7 @@ fn stuck() -> Error {
     Error::invalid("the replay with kv_offload", vec![problem.to_owned()])
 }
 
-impl Engine<'_> {
+impl<W: Workload> Engine<'_, W> {
     /// Launches the transfers of an iteration. Returns the time from which its step can begin.
     pub(super) fn launch(&mut self, batch: &mut Batch) -> u64 {
         let Some(offload) = &mut self.scheduler.offload else { return 0 };

@@ -90,3 +90,21 @@ pub trait Workload {
         None
     }
 }
+
+impl<W: Workload + ?Sized> Workload for &mut W {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        (**self).next_arrival_ns()
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        (**self).next_request()
+    }
+
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        (**self).finished(now_ns, stage, request);
+    }
+
+    fn expected_requests(&self) -> Option<usize> {
+        (**self).expected_requests()
+    }
+}

@@ -31,6 +31,8 @@ pub struct WorkloadRequest {
     pub stage: u32,
     /// Turn of its session, from 0; 0 for a request of no session.
     pub turn: u32,
+    /// The session that it continues, by number; `None` for a request of its own.
+    pub session: Option<u32>,
     /// The beginning of the request's tokens that other prompts may share: of the prompt, then of the tokens that it generates, which the
     /// prompt of the session's next turn repeats. Tokens beyond it belong to this request alone.
     pub content: Option<Content>,
@@ -51,6 +53,7 @@ impl WorkloadRequest {
             priority: 0,
             stage: 0,
             turn: 0,
+            session: None,
             content: None,
             num_cached_tokens: 0,
             sampling: OwnSampling::default(),

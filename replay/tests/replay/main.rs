@@ -20,6 +20,7 @@ mod data_pack;
 mod loads;
 
 mod closed_loop;
+mod cluster;
 mod cold_start;
 mod disk_tier;
 mod host_tier;

@@ -87,7 +87,7 @@ impl Workload for SessionLoad {
         self.in_flight.insert(self.sent, place);
         self.sent = self.sent.saturating_add(1);
         self.last_ns = arrival_ns;
-        Some(WorkloadRequest { arrival_ns, turn: place.turn, ..request })
+        Some(WorkloadRequest { arrival_ns, turn: place.turn, session: Some(place.session), ..request })
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32, request: u32) {

@@ -1,0 +1,213 @@
+//! Several engines behind a router: replicas of one server that share a load. `router` chooses an engine for each request, `prefixes` knows
+//! what was sent where. The engines are those of a replay of one server, each with its own clock, queues and KV cache.
+//!
+//! Everything happens in the order of time: an engine goes on only when no request can reach it before, and a router knows what has
+//! ended by then. One seed gives the same bytes.
+#![expect(clippy::indexing_slicing, reason = "replicas and requests are numbered within their lists")]
+
+mod prefixes;
+mod router;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use ridgepoint::latency::LatencyModel;
+use ridgepoint::{Error, Result};
+
+use super::config::EngineConfig;
+use super::engine::Engine;
+use super::gaps::new_histogram;
+use super::observe::{Observer, Observers};
+use super::record::{EngineCounters, Replay};
+use crate::workload::{Workload, WorkloadRequest};
+
+pub use router::{Router, RouterKind};
+
+/// Most replicas of a cluster.
+pub const MAX_REPLICAS: usize = 4096;
+
+/// What a server reports of its queues and KV cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Gauges {
+    /// Requests in the running queue.
+    pub(super) running: u32,
+    /// Requests in the waiting queue.
+    pub(super) waiting: u32,
+    /// Share of the KV blocks that requests hold.
+    pub(super) kv_use: f64,
+}
+
+/// Replicas behind a router. Each has a latency model and an engine of its own, so that they may be unlike each other.
+#[derive(Clone)]
+pub struct Cluster<'a> {
+    /// The replicas.
+    pub replicas: Vec<(&'a dyn LatencyModel, &'a EngineConfig)>,
+    /// How requests are spread over them.
+    pub router: Router,
+}
+
+/// The result of a replay of several replicas.
+#[derive(Debug, Clone)]
+pub struct ClusterReplay {
+    /// All requests in order of arrival, all gaps between tokens, and counters: sums over the replicas, the largest of maxima.
+    pub all: Replay,
+    /// The replica that each request was sent to.
+    pub replica_of: Vec<u32>,
+    /// The counters of each replica.
+    pub replicas: Vec<EngineCounters>,
+}
+
+/// The requests that a replica was sent and has not taken yet, and those that ended there.
+#[derive(Debug, Default)]
+struct Inbox {
+    sent: VecDeque<WorkloadRequest>,
+    ended: Vec<Ended>,
+    /// Numbers of the replica's requests among those of the cluster.
+    numbers: Vec<u32>,
+}
+
+/// A request that ended for its client: when, which, and its stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ended {
+    now_ns: u64,
+    number: u32,
+    stage: u32,
+}
+
+impl Workload for Inbox {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.sent.front().map(|request| request.arrival_ns)
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        self.sent.pop_front()
+    }
+
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.ended.push(Ended { now_ns, number: self.numbers[request as usize], stage });
+    }
+}
+
+impl Cluster<'_> {
+    /// Replays `workload` on the replicas until every request has ended. `observers` watch the first replica.
+    ///
+    /// # Errors
+    /// Those of [`replay`](super::replay); `ErrorKind::InvalidArgument` without replicas or with more than 4,096 of them.
+    pub fn replay<'b>(
+        &'b self,
+        workload: &mut dyn Workload,
+        observers: &'b mut [&'b mut dyn Observer],
+    ) -> Result<ClusterReplay> {
+        let count = self.replicas.len();
+        if count == 0 || count > MAX_REPLICAS {
+            return Err(Error::invalid_argument("replicas", count, format!("must be from 1 to {MAX_REPLICAS}")));
+        }
+        let mut observers = Some(observers);
+        let engines = self.replicas.iter().map(|(latency, config)| {
+            Engine::new(true, *latency, config, Inbox::default(), Observers::new(observers.take().unwrap_or_default()))
+        });
+        let engines = engines.collect::<Result<Vec<_>>>()?;
+        let mut running = Running {
+            next_ns: vec![None; count],
+            router: self.router.start(count),
+            engines,
+            ended: BinaryHeap::new(),
+            replica_of: Vec::new(),
+        };
+        running.run(workload)?;
+        running.finished()
+    }
+}
+
+/// A replay of replicas in its middle.
+struct Running<'a> {
+    engines: Vec<Engine<'a, Inbox>>,
+    /// When each engine goes on.
+    next_ns: Vec<Option<u64>>,
+    router: router::Started,
+    /// Requests that ended and of which their senders were not told yet.
+    ended: BinaryHeap<Reverse<Ended>>,
+    replica_of: Vec<u32>,
+}
+
+impl Running<'_> {
+    fn run(&mut self, workload: &mut dyn Workload) -> Result<()> {
+        loop {
+            let first = self.first();
+            let engine_ns = first.and_then(|at| self.next_ns[at]);
+            let arrival_ns = workload.next_arrival_ns();
+            let ended_ns = self.ended.peek().map(|Reverse(of)| of.now_ns);
+            let Some(now_ns) = [engine_ns, arrival_ns, ended_ns].into_iter().flatten().min() else { return Ok(()) };
+            if let Some(poll_ns) = self.router.next_poll_ns().filter(|poll_ns| *poll_ns <= now_ns) {
+                let engines = &self.engines;
+                self.router.poll(poll_ns, |replica| engines[replica].gauges(poll_ns));
+            } else if ended_ns == Some(now_ns) {
+                if let Some(Reverse(of)) = self.ended.pop() {
+                    self.router.ended(self.replica_of[of.number as usize], of.number);
+                    workload.finished(of.now_ns, of.stage, of.number);
+                }
+            } else if arrival_ns == Some(now_ns) {
+                self.send(workload)?;
+            } else if let Some(replica) = first {
+                self.go_on(replica)?;
+            }
+        }
+    }
+
+    /// The engine that goes on first; of equal times the first.
+    fn first(&self) -> Option<usize> {
+        let due = self.next_ns.iter().enumerate().filter_map(|(at, next_ns)| next_ns.map(|next_ns| (next_ns, at)));
+        due.min().map(|(_, at)| at)
+    }
+
+    /// Sends the workload's next request to the replica that the router chooses.
+    fn send(&mut self, workload: &mut dyn Workload) -> Result<()> {
+        let number = u32::try_from(self.replica_of.len())
+            .map_err(|_| Error::invalid_argument("requests", self.replica_of.len(), "must be fewer than 2^32"))?;
+        let Some(request) = workload.next_request() else {
+            return Err(Error::invalid_requests(&[(
+                number as usize,
+                "the workload announced a request but returned none".to_owned(),
+            )]));
+        };
+        let replica = self.router.choose(number, &request);
+        self.replica_of.push(replica);
+        let inbox = &mut self.engines[replica as usize].workload;
+        inbox.numbers.push(number);
+        inbox.sent.push_back(request);
+        self.next_ns[replica as usize] = self.engines[replica as usize].next_ns();
+        Ok(())
+    }
+
+    fn go_on(&mut self, replica: usize) -> Result<()> {
+        let engine = &mut self.engines[replica];
+        engine.iterate()?;
+        self.ended.extend(engine.workload.ended.drain(..).map(Reverse));
+        self.next_ns[replica] = engine.next_ns();
+        Ok(())
+    }
+
+    fn finished(self) -> Result<ClusterReplay> {
+        let mut records = vec![super::RequestRecord::default(); self.replica_of.len()];
+        let (mut gaps, mut counters, mut replicas, mut offload) =
+            (Vec::new(), EngineCounters::default(), Vec::new(), None);
+        for engine in self.engines {
+            let numbers = engine.workload.numbers.clone();
+            let of = engine.finished();
+            for (number, record) in numbers.iter().zip(&of.records) {
+                records[*number as usize] = *record;
+            }
+            while gaps.len() < of.inter_token_ns.len() {
+                gaps.push(new_histogram()?);
+            }
+            for (all, of) in gaps.iter_mut().zip(&of.inter_token_ns) {
+                let _ = all.add(of);
+            }
+            counters = counters.with(&of.counters);
+            replicas.push(of.counters);
+            offload = offload.or(of.offload);
+        }
+        let all = Replay { records, inter_token_ns: gaps, counters, offload };
+        Ok(ClusterReplay { all, replica_of: self.replica_of, replicas })
+    }
+}
