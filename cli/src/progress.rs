@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ridgepoint_replay::workload::{Workload, WorkloadRequest};
 use ridgepoint_replay::{Event, Events, Observer};
 
 /// Work that takes less time than this has no bar.
@@ -35,5 +36,34 @@ impl Observer for AnsweredRequests {
 
     fn on(&mut self, _: &Event<'_>) {
         self.0.inc(1);
+    }
+}
+
+/// A load whose finished requests a bar counts, if there is one: that of several replicas.
+pub struct FinishedRequests<'a> {
+    /// The load.
+    pub workload: &'a mut dyn Workload,
+    /// The bar.
+    pub bar: Option<ProgressBar>,
+}
+
+impl Workload for FinishedRequests<'_> {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.workload.next_arrival_ns()
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        self.workload.next_request()
+    }
+
+    fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        self.workload.finished(now_ns, stage, request);
+    }
+
+    fn expected_requests(&self) -> Option<usize> {
+        self.workload.expected_requests()
     }
 }

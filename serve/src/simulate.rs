@@ -152,6 +152,7 @@ fn replayed(
         noise_sigma: wanted.noise.map(spread).transpose()?,
         seed: wanted.seed,
         cold: None,
+        replicas: None,
     };
     let mut timeline = wanted.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
     let mut watch = wanted.kv_metrics.then(KvWatch::default);

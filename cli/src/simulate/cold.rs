@@ -34,6 +34,11 @@ pub struct ColdArgs {
 }
 
 impl ColdArgs {
+    /// Whether a start is asked for.
+    pub fn is_given(&self) -> bool {
+        self.cold.is_some()
+    }
+
     /// The start that the arguments ask for, with remarks; `None` for a server that is ready.
     ///
     /// # Errors

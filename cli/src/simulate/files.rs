@@ -48,6 +48,18 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// What is written or reported of one server alone, and whether it is asked for.
+    pub fn of_one_server(&self) -> [(&'static str, bool); 2] {
+        let by_flag = [
+            ("--save-detailed", self.save_detailed),
+            ("--output-tokens", self.output_tokens.is_some()),
+            ("--output-otlp", self.output_otlp.is_some()),
+            ("--trace", self.trace.is_some()),
+        ];
+        let asked = by_flag.into_iter().find(|(_, is_given)| *is_given).unwrap_or(("--trace", false));
+        [asked, ("--kv-metrics", self.kv_metrics)]
+    }
+
     /// Whether an output file or the report needs the shared prefixes of prompts.
     pub fn needs_contents(&self) -> bool {
         self.output_tokens.is_some() || self.kv_metrics

@@ -7,6 +7,7 @@ mod files;
 mod kv_metrics;
 mod load;
 mod offload;
+mod replicas;
 mod sessions;
 mod speculation;
 mod table;
@@ -25,11 +26,12 @@ use ridgepoint_replay::{KvWatch, Observer};
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
-use crate::progress::{self, AnsweredRequests};
+use crate::progress::{self, AnsweredRequests, FinishedRequests};
 use crate::server::ServerArgs;
 use cold::ColdArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+use replicas::ReplicaArgs;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -54,6 +56,8 @@ pub struct Simulate {
     #[arg(long)]
     compare_without: bool,
     #[command(flatten)]
+    replicas: ReplicaArgs,
+    #[command(flatten)]
     cold: ColdArgs,
     #[command(flatten)]
     output: OutputArgs,
@@ -69,6 +73,9 @@ fn noise(text: &str) -> Result<Noise, String> {
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let wanted = args.load.read()?;
+    let [watched, kv_metrics] = args.output.of_one_server();
+    let alone = [("--cold", args.cold.is_given()), ("--compare-without", args.compare_without), watched, kv_metrics];
+    let replicas = args.replicas.read(wanted.seed, &alone)?;
     let mut outputs = Outputs::new(common, args.output.force);
     let (served, engine, mut warnings) =
         args.server.open(&args.prediction.options(common)?, args.prediction.logged()?, &mut outputs)?;
@@ -81,7 +88,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
             "--compare-without compares with a server that drafts no tokens: give --speculative-config, too",
         ));
     }
-    let num_compared = if cold.is_some() { 0 } else { FewerTiers::number(&engine.config) } + usize::from(compares);
+    if replicas.is_some() && deployment.data_parallel_size > 1 {
+        return Err(Failure::usage(
+            "--replicas and --data-parallel-size together are not modelled: a replica with data-parallel ranks is replayed by one of them",
+        ));
+    }
+    let num_compared = if cold.is_some() || replicas.is_some() { 0 } else { FewerTiers::number(&engine.config) }
+        + usize::from(compares);
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || wanted.load.open_if(wanted.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
@@ -118,6 +131,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         noise_sigma,
         seed: wanted.seed,
         cold: cold.as_ref(),
+        replicas,
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
     let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
@@ -125,10 +139,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut watch = args.output.kv_metrics.then(KvWatch::default);
     let mut answered = AnsweredRequests(bar.clone());
     let mut observers = collected.observers();
-    observers.push(&mut answered);
+    if replicas.is_none() {
+        observers.push(&mut answered);
+    }
     observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
-    let mut sent = RecordedContents::of(&mut *load.workload, args.output.needs_contents());
+    let mut counted = FinishedRequests { workload: &mut *load.workload, bar: replicas.map(|_| bar.clone()) };
+    let mut sent = RecordedContents::of(&mut counted, args.output.needs_contents());
     let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, &mut [&mut AnsweredRequests(bar.clone())]);
     // A second thread replays the load with fewer tiers, for comparison.
     let (replayed, fewer_tiers) = std::thread::scope(|scope| {
@@ -136,7 +153,11 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
             let answered = &mut AnsweredRequests(bar.clone());
             let without_speculation =
                 compares.then(|| server.without_speculation(&mut *open()?.workload, &mut [answered])).transpose()?;
-            let fewer_tiers = if cold.is_some() { FewerTiers::default() } else { server.fewer_tiers(&with_tier)? };
+            let fewer_tiers = if cold.is_some() || replicas.is_some() {
+                FewerTiers::default()
+            } else {
+                server.fewer_tiers(&with_tier)?
+            };
             Ok::<_, Failure>((fewer_tiers, without_speculation))
         };
         let compared = (num_compared > 0).then(|| scope.spawn(compare));

@@ -4,7 +4,7 @@ use ridgepoint_lab::simulate::{GIVEN, Simulation};
 use ridgepoint_replay::StageMetrics;
 use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
-use super::{cold, kv_metrics, offload, sessions, speculation};
+use super::{cold, kv_metrics, offload, replicas, sessions, speculation};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -37,6 +37,10 @@ impl Report for Simulation {
         }
         throughput(self, page);
         page.blank();
+        if let Some(of) = &self.replicas {
+            replicas::lay_out(of, page);
+            page.blank();
+        }
         engine_lines(self, page);
         if let Some(tier) = &self.kv_offload {
             offload::lay_out(tier, page);

@@ -51,6 +51,7 @@ mod predict_step;
 #[cfg(feature = "probe")]
 mod probe;
 mod real_vllm;
+mod replicas;
 #[cfg(feature = "serve")]
 mod serve;
 mod simulate;

@@ -1,10 +1,11 @@
 //! A load replayed on a server, and its report. `noise` reads by how much steps scatter, `report` replays the load, `details` adds the parts
-//! that some loads and servers alone have: `sessions`, `speculation`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
+//! that some loads and servers alone have: `replicas`, `sessions`, `speculation`, the KV cache's `tiers` with `offload` and `disk`, and the server's `start`.
 
 mod details;
 mod disk;
 mod noise;
 mod offload;
+mod replicas;
 mod report;
 mod sessions;
 mod speculation;
@@ -15,6 +16,7 @@ pub use details::Details;
 pub use disk::DiskReport;
 pub use noise::{NOISE, Noise, OF_CORRECTION};
 pub use offload::OffloadReport;
+pub use replicas::{ReplicaReport, Replicas, ReplicasReport};
 pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};
 pub use sessions::{SessionReport, Turns};
 pub use speculation::{DraftedLoad, SpeculationReport};

@@ -8,12 +8,13 @@ use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
 use ridgepoint_replay::{
-    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, LoadState, Metrics,
-    NoisySteps, Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
+    Cluster, ClusterReplay, ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics,
+    LoadState, Metrics, NoisySteps, Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
 };
 use serde::Serialize;
 
 use super::offload::OffloadReport;
+use super::replicas::{Replicas, ReplicasReport};
 use super::sessions::SessionReport;
 use super::speculation::{SpeculationReport, widen};
 use super::start::{ServerStart, StartReport};
@@ -39,6 +40,8 @@ pub struct Server<'a> {
     pub seed: u64,
     /// The server's start; `None` if it is ready.
     pub cold: Option<&'a ServerStart>,
+    /// Replicas of it that share the load; `None` for one server.
+    pub replicas: Option<Replicas>,
 }
 
 /// A replayed load.
@@ -49,6 +52,8 @@ pub struct ReplayedLoad {
     pub metrics: Metrics,
     /// The effect of the server's start on the requests, if it was not ready.
     pub held: Option<HeldReport>,
+    /// What each replica did, if there are several.
+    replicas: Option<ReplicasReport>,
     /// Whether the server keeps up with the load, if that is long enough to show it.
     load_state: Option<LoadState>,
     /// How it sends its requests, if that shows.
@@ -66,7 +71,7 @@ impl Server<'_> {
         self.fitted.map_or(self.latency, |fitted| &fitted.black_box)
     }
 
-    /// Replays a load. `observers` watch the replay.
+    /// Replays a load. `observers` watch the replay, of several replicas the first.
     ///
     /// # Errors
     /// Requests that cannot be, and times beyond the clock.
@@ -84,9 +89,17 @@ impl Server<'_> {
             watching.push(&mut **observer);
         }
         let engine = &self.engine.config;
+        let mut replicas = None;
         let (replay, trend, notes, held) = match self.cold {
             None => {
-                let replay = replay(sampled, engine, workload, &mut watching)?;
+                let replay = match self.replicas {
+                    None => replay(sampled, engine, workload, &mut watching)?,
+                    Some(of) => {
+                        let replayed = self.cluster(of, workload, &mut watching)?;
+                        replicas = Some(ReplicasReport::of(of.router.kind, &replayed));
+                        replayed.all
+                    }
+                };
                 replay.check_clock()?;
                 let trend = replay.queue_trend();
                 let notes = replay.notes(engine, trend.as_ref());
@@ -108,7 +121,25 @@ impl Server<'_> {
         let load_state = trend.map(|trend| trend.state());
         let load_kind = trend.map(|trend| trend.load_kind());
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
-        Ok(ReplayedLoad { metrics, replay, held, load_state, load_kind, notes, spread, extrapolated })
+        Ok(ReplayedLoad { metrics, replay, held, replicas, load_state, load_kind, notes, spread, extrapolated })
+    }
+
+    /// Replays a load on replicas, each with noise of its own.
+    fn cluster(
+        &self,
+        of: Replicas,
+        workload: &mut dyn Workload,
+        observers: &mut [&mut dyn Observer],
+    ) -> ridgepoint::Result<ClusterReplay> {
+        let noisy = |at: u32| {
+            let seed = self.seed.wrapping_add(u64::from(at));
+            self.noise_sigma.map(|sigma| NoisySteps::new(self.steady(), sigma, seed)).transpose()
+        };
+        let noisy: Vec<_> = (0..of.count).map(noisy).collect::<ridgepoint::Result<_>>()?;
+        let timed = noisy.iter().map(|noisy| noisy.as_ref().map_or(self.steady(), |noisy| noisy));
+        let replicas = timed.map(|latency| (latency, &self.engine.config)).collect();
+        let cluster = Cluster { replicas, router: of.router };
+        cluster.replay(workload, observers)
     }
 
     /// The report of a replayed load, with the warnings that are known so far.
@@ -156,8 +187,9 @@ impl Server<'_> {
             interval_coverage: self.fitted.is_none().then_some(coverage),
             stages: of.metrics.run_and_stages().cloned().collect(),
             all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
+            replicas: of.replicas.clone(),
             load_state: of.load_state,
-            counters: Counters::new(of.replay.counters, &self.engine.config),
+            counters: Counters::new(of.replay.counters, &self.engine.config, self.replicas.map_or(1, |of| of.count)),
             cold: None,
             sessions: None,
             kv_offload: None,
@@ -214,6 +246,9 @@ pub struct Simulation {
     /// Rates of all replicas, if there are several; the stages are those of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_replicas: Option<AllReplicas>,
+    /// Each replica, if several share the load behind a router; the stages and counters are those of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicasReport>,
     /// Whether the server keeps up with the load, by the trend of its queue; `None` for a load that is too short to show it.
     pub load_state: Option<LoadState>,
     /// Counts of the engine.
@@ -292,14 +327,15 @@ impl Simulation {
 }
 
 impl Counters {
-    fn new(counted: EngineCounters, engine: &EngineConfig) -> Self {
+    /// Those of `replicas` servers together.
+    fn new(counted: EngineCounters, engine: &EngineConfig, replicas: u32) -> Self {
         let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let looked_up = counted.cached_tokens.saturating_add(counted.prefill_tokens);
         Counters {
             mean_step_tokens: of(counted.scheduled_tokens, counted.steps),
             prefill_token_share: of(counted.prefill_tokens, counted.scheduled_tokens),
             cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.scheduler.enable_prefix_caching),
-            gpu_busy_share: of(counted.busy_ns, counted.end_ns),
+            gpu_busy_share: of(counted.busy_ns, counted.end_ns.saturating_mul(u64::from(replicas))),
             peak_kv_share: of(u64::from(counted.max_blocks_in_use), u64::from(engine.usable_blocks())),
             counted,
         }
@@ -323,7 +359,7 @@ mod tests {
             end_ns: 1240,
             ..EngineCounters::default()
         };
-        let shares = Counters::new(counters, &engine);
+        let shares = Counters::new(counters, &engine, 1);
         assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
         // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
         assert_eq!(
@@ -331,8 +367,8 @@ mod tests {
             (Some(0.25), Some(0.064), Some(0.25))
         );
         engine.scheduler.enable_prefix_caching = false;
-        assert_eq!(Counters::new(counters, &engine).cache_hit_share, None);
-        let none = Counters::new(EngineCounters::default(), &engine);
+        assert_eq!(Counters::new(counters, &engine, 1).cache_hit_share, None);
+        let none = Counters::new(EngineCounters::default(), &engine, 1);
         assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
     }
 }

@@ -93,18 +93,20 @@ impl Cluster<'_> {
     ///
     /// # Errors
     /// Those of [`replay`](super::replay); `ErrorKind::InvalidArgument` without replicas or with more than 4,096 of them.
-    pub fn replay<'b>(
-        &'b self,
-        workload: &mut dyn Workload,
-        observers: &'b mut [&'b mut dyn Observer],
-    ) -> Result<ClusterReplay> {
+    pub fn replay(&self, workload: &mut dyn Workload, observers: &mut [&mut dyn Observer]) -> Result<ClusterReplay> {
         let count = self.replicas.len();
         if count == 0 || count > MAX_REPLICAS {
             return Err(Error::invalid_argument("replicas", count, format!("must be from 1 to {MAX_REPLICAS}")));
         }
-        let mut observers = Some(observers);
+        let mut watching = Some(Observers::new(observers));
         let engines = self.replicas.iter().map(|(latency, config)| {
-            Engine::new(true, *latency, config, Inbox::default(), Observers::new(observers.take().unwrap_or_default()))
+            Engine::new(
+                true,
+                *latency,
+                config,
+                Inbox::default(),
+                watching.take().unwrap_or_else(|| Observers::new(&mut [])),
+            )
         });
         let engines = engines.collect::<Result<Vec<_>>>()?;
         let mut running = Running {

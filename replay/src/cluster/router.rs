@@ -195,7 +195,7 @@ impl Started {
         if most - least > UNEVEN_REQUESTS && f64::from(most) > UNEVEN_RATIO * f64::from(least) {
             return self.least_requests();
         }
-        let known = |replica| self.prefixes.known(replica) as f64;
+        let known = |replica| f64::from(self.prefixes.known(replica));
         let best = first_least((0..self.in_flight.len()).map(|replica| -known(replica)));
         if known(best) > LEAST_MATCH * Prefixes::blocks_of(request) {
             return best;
@@ -209,7 +209,7 @@ impl Started {
         let blocks = Prefixes::blocks_of(request);
         let score = |(replica, of): (usize, &Gauges)| {
             let queue = if most == least { 1.0 } else { f64::from(most - of.waiting) / f64::from(most - least) };
-            PREFIX_WEIGHT * self.prefixes.known(replica) as f64 / blocks
+            PREFIX_WEIGHT * f64::from(self.prefixes.known(replica)) / blocks
                 + QUEUE_WEIGHT * queue
                 + KV_WEIGHT * (1.0 - of.kv_use)
         };
@@ -219,7 +219,7 @@ impl Started {
 
     fn fewest_blocks(&mut self, request: &WorkloadRequest) -> usize {
         let own = Prefixes::blocks_of(request);
-        let cost = |replica| (own - self.prefixes.known(replica) as f64).max(0.0) + self.blocks[replica] + own;
+        let cost = |replica| (own - f64::from(self.prefixes.known(replica))).max(0.0) + self.blocks[replica] + own;
         let costs: Vec<f64> = (0..self.in_flight.len()).map(cost).collect();
         self.random_least(&costs)
     }

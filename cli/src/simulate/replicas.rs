@@ -1,0 +1,68 @@
+//! Replicas behind a router: their flags, and their lines on a page.
+
+use clap::Args;
+use ridgepoint_lab::simulate::{Replicas, ReplicasReport};
+use ridgepoint_replay::{Router, RouterKind};
+
+use crate::common::one_of;
+use crate::outcome::Failure;
+use crate::text::{Page, Rows, count, number, percent, shown};
+
+/// Several replicas of the server.
+#[derive(Debug, Args)]
+pub struct ReplicaArgs {
+    /// Replicas of the server that share the load behind --router; each has the GPUs of the deployment
+    #[arg(long, value_name = "N", help_heading = "Replicas", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    replicas: Option<u32>,
+    /// Rule by which a request's replica is chosen [default: round-robin]
+    #[arg(long, value_name = "RULE", help_heading = "Replicas", requires = "replicas", value_parser = router())]
+    router: Option<RouterKind>,
+}
+
+fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
+    one_of([
+        ("round-robin", "One after the other", RouterKind::RoundRobin),
+        ("least-requests", "The fewest requests in flight, by the router's own count", RouterKind::LeastRequests),
+        ("power-of-two", "Of two drawn at random, the one with fewer requests in flight", RouterKind::PowerOfTwo),
+        ("session", "Turns of a session go where its first one went", RouterKind::Session),
+        (
+            "cache-aware",
+            "SGLang's and vLLM's routers: where most of the prompt was sent before, unless loads are uneven",
+            RouterKind::CacheAware,
+        ),
+        ("llm-d", "llm-d's endpoint picker: prefix 3, queue 2, KV cache 2, reported every 50 ms", RouterKind::LlmD),
+        ("dynamo", "Dynamo's KV router: the fewest blocks to compute and to hold", RouterKind::Dynamo),
+        (
+            "vllm-dp",
+            "vLLM's balancing of data-parallel ranks: the shortest queues, reported every 100 ms",
+            RouterKind::VllmDp,
+        ),
+    ])
+}
+
+impl ReplicaArgs {
+    /// The replicas, if there are several; `with` has flags that go with one server alone, and whether they are given.
+    ///
+    /// # Errors
+    /// A flag that goes with one server alone.
+    pub fn read(&self, seed: u64, with: &[(&str, bool)]) -> Result<Option<Replicas>, Failure> {
+        let Some(count) = self.replicas.filter(|count| *count > 1) else { return Ok(None) };
+        if let Some((flag, _)) = with.iter().find(|(_, is_given)| *is_given) {
+            return Err(Failure::usage(format!("{flag} is of one server alone: leave out {flag}, or --replicas")));
+        }
+        Ok(Some(Replicas { count, router: Router { kind: self.router.unwrap_or_default(), seed } }))
+    }
+}
+
+/// Puts the replicas on a page.
+pub fn lay_out(of: &ReplicasReport, page: &mut Page) {
+    let rows = Rows::of((1..).zip(&of.replicas))
+        .left("replica", |(at, _): &(u64, _)| count(*at))
+        .right("sent", |(_, of)| count(of.requests))
+        .right("found in cache", |(_, of)| shown(of.cached_share, percent))
+        .right("GPUs busy", |(_, of)| shown(of.gpu_busy_share, percent))
+        .right("most waiting", |(_, of)| count(of.max_waiting))
+        .right("E2E mean ms", |(_, of)| number(of.e2e_ms.map(|of| of.mean)))
+        .distribution("TTFT mean ms", |(_, of)| of.ttft_ms);
+    page.rows(&rows, &["p50", "most waiting", "E2E mean ms"]);
+}
