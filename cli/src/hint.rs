@@ -13,6 +13,9 @@ const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"]
 
 /// The answer to an unknown flag that stands for something that is not modelled.
 pub fn not_modelled(error: &clap::Error) -> Option<String> {
+    if error.kind() != clap::error::ErrorKind::UnknownArgument {
+        return None;
+    }
     let given = error.get(ContextKind::InvalidArg)?.to_string();
     let flag = given.split(['=', ' ']).next()?;
     let key = flag.trim_start_matches('-').replace('-', "_");

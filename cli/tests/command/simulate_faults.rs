@@ -364,7 +364,7 @@ fn wrong_usage_exits_with_2() {
         1,
         &["cpu_offload_gb", "is more than the 13.0", "GiB of weights that the layers", "see --cpu-offload-gb"],
     );
-    fails(&format!("{SERVER} {LOOP} --replicas 5"), &["--replicas is not modelled: there is no router"]);
+    fails(&format!("{SERVER} {LOOP} --replicas 5000"), &["5000", "--replicas"]);
     fails(&format!("{SERVER} {LOOP} --seed -1"), &["'-1'", "--seed"]);
     fails(&format!("{SERVER} {LOOP} --save-detailed"), &["--output-json"]);
     fails(&format!("{SERVER} --profile p.yaml --requests-format csv"), &["--requests-format", "cannot be used with"]);

@@ -27,7 +27,7 @@ fn wrong_usage_exits_with_2_and_says_how() {
     with(&["--decode", "1x5", "--enable-lora"])
         .fails(2, &["--enable-lora is not modelled: there are no LoRA adapters"]);
     with(&["--decode", "1x5", "--replicas=2"])
-        .fails(2, &["--replicas is not modelled", "data_parallel_size replays one"]);
+        .fails(2, &["--replicas is not of a server", "simulate --replicas N --router RULE"]);
     with(&["--decode", "1x5", "--format", "xml"]).fails(2, &["xml", "json"]);
     run(&["predict-step", "--decode", "1x5"]).fails(2, &["--model", "--hardware"]);
     run(&["calibrate", "--hardware", "h100", "--check"]).fails(2, &["no folder of measurements"]);

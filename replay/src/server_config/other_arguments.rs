@@ -263,8 +263,9 @@ pub static NOT_MODELLED: &[Argument] = &[
     .off(&["1"]),
     Argument::not_modelled(
         "replicas",
-        "is not modelled: there is no router over servers; data_parallel_size replays one of several replicas",
+        "is not of a server: a load on several replicas behind a router is replayed by `simulate --replicas N --router RULE`",
     )
+    .no_flag()
     .off(&["1"]),
     Argument::not_modelled("runner", "is not modelled: models generate").off(&["auto", "generate"]),
     Argument::not_modelled("task", "is not modelled: models generate").off(&["auto", "generate"]),

@@ -81,6 +81,10 @@ class Deployment(Arguments):
     """
     language_model_only: bool | None = None
     """Load no vision or audio tower, which leaves its memory to KV blocks."""
+    host_speed: Literal["fast", "typical", "slow"] | None = None
+    """How fast the host's cores are, which scales its launches of kernels and the delays around steps. A correction fitted on one's own
+    server has measured delays, which stay. Defaults to typical; slow beside an A100.
+    """
     tp_size: int | None = None
     """GPUs that share every layer's matrices; with enable_dp_attention, all GPUs of the attention's replicas together. Defaults to 1."""
     pp_size: int | None = None
@@ -154,6 +158,8 @@ class Scheduler(Arguments):
     """Order of waiting requests: first come, first served, or lowest priority value first. Defaults to fcfs."""
     async_scheduling: bool | None = None
     """Schedule the next step while one runs. Defaults to true; false before vLLM 0.14."""
+    api_server_count: int | None = None
+    """Processes of the front end, each with an event loop that takes host.front_end_us for each of its requests. Defaults to 1."""
     kv_cache_tokens: int | None = None
     """Tokens of the KV cache, as the engine logs them when it starts (`GPU KV cache size`, or SGLang's max_total_num_tokens). Defaults to
     those of the memory equation.
