@@ -2,7 +2,8 @@
 //! what was sent where. The engines are those of a replay of one server, each with its own clock, queues and KV cache.
 //!
 //! Everything happens in the order of time: an engine goes on only when no request can reach it before, and a router knows what has
-//! ended by then. One seed gives the same bytes.
+//! ended by then, but for steps that end while their engine's host is busy with the next: of these it hears a round later. One seed gives
+//! the same bytes.
 #![expect(clippy::indexing_slicing, reason = "replicas and requests are numbered within their lists")]
 
 mod prefixes;
