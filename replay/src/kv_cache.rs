@@ -6,6 +6,7 @@
 
 use super::block_pool::{BlockHash, BlockPool};
 use super::config::{EngineConfig, OtherBlocks};
+use super::engine_rules::EngineRules;
 use super::prefix::{hash_content, hash_own};
 use super::slot::Slot;
 use crate::workload::WorkloadRequest;
@@ -17,6 +18,9 @@ pub(super) struct KvCache {
     block_size: u32,
     other_blocks: OtherBlocks,
     is_caching: bool,
+    /// Others find a prompt once the step that ends it is processed, or the next chunk begins: SGLang's tree takes it then
+    /// (`cache_unfinished_req`, called from `process_batch_result_prefill` and `get_next_batch_to_run`, `managers/scheduler.py`, 0.5.9).
+    caches_when_computed: bool,
     /// Blocks found by the last look-up.
     found: Vec<u32>,
 }
@@ -28,6 +32,7 @@ impl KvCache {
             block_size: config.block_size,
             other_blocks: config.other_blocks(),
             is_caching: config.scheduler.enable_prefix_caching,
+            caches_when_computed: matches!(config.rules, EngineRules::Sglang(_)),
             found: Vec::new(),
         }
     }
@@ -82,10 +87,21 @@ impl KvCache {
         state.cacheable = self.found.len() as u32 * self.block_size;
     }
 
-    /// Allocates blocks until a request has room for `num_tokens`, and caches the full blocks of its prompt that others may share.
+    /// Allocates blocks until a request has room for `num_tokens`, and caches the full blocks of its prompt that others may share, unless the engine
+    /// does so once they are computed.
     pub(super) fn grow(&mut self, state: &mut Slot, num_tokens: u32) {
         self.reserve(state, num_tokens);
-        self.cache_shared(state, num_tokens);
+        if !self.caches_when_computed || num_tokens > state.num_prompt_tokens {
+            self.cache_shared(state, num_tokens);
+        }
+    }
+
+    /// A step is processed that ends a prompt, or that comes behind it.
+    #[inline]
+    pub(super) fn computed_prompt(&mut self, state: &mut Slot) {
+        if self.caches_when_computed && state.cacheable < state.num_prompt_tokens {
+            self.cache_shared(state, state.num_prompt_tokens);
+        }
     }
 
     /// Allocates blocks until a request has room for `num_tokens`.

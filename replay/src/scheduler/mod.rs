@@ -363,8 +363,8 @@ impl<'a> Scheduler<'a> {
         state.delivered += count;
         #[cfg(test)]
         DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
-        let gap_ns = now_ns - state.last_token_ns;
-        state.last_token_ns = now_ns;
+        self.cache.computed_prompt(state);
+        let gap_ns = now_ns - std::mem::replace(&mut state.last_token_ns, now_ns);
         (state.delivered, gap_ns)
     }
 

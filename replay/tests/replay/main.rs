@@ -23,6 +23,7 @@ mod closed_loop;
 mod cluster;
 mod cold_start;
 mod disk_tier;
+mod dynamo_mocker;
 mod host_tier;
 mod kv_capacity;
 mod laws;

@@ -193,6 +193,9 @@ impl Sglang {
                 return;
             }
             let tokens = adder.add_chunked(self.lengths(of, slot), extend).min(most);
+            // Others find the chunks before this one.
+            let computed = of.slots[slot as usize].computed;
+            of.cache.cache_shared(&mut of.slots[slot as usize], computed);
             of.grow_and_put(slot, tokens, batch);
             if tokens == extend {
                 of.chunked = None;
