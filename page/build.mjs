@@ -51,21 +51,22 @@ for (const file of (await readdir(out, { recursive: true, withFileTypes: true })
 console.log(`${String(total).padStart(8)} bytes gzipped in all, of at most ${LIMIT_BYTES}`);
 if (total > LIMIT_BYTES) process.exit(1);
 
-/** The licence of every package in the bundle, and of the font. */
+/** The licence of every package in the bundle, and of the font; one that several share is written once. */
 async function licences(meta) {
   const packages = new Set(["@fontsource/source-serif-4"]);
   for (const input of Object.keys(meta.inputs)) {
     const found = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
     if (found) packages.add(found[1]);
   }
-  const texts = [];
+  const packagesOf = new Map();
   for (const name of [...packages].sort()) {
     const folder = path.join(root, "node_modules", name);
     const { version, license } = JSON.parse(await readFile(path.join(folder, "package.json"), "utf8"));
     if (!LICENCES.includes(license)) throw new Error(`${name} ${version} has the licence ${license}, which build.mjs does not list`);
     const file = (await readdir(folder)).sort().find((entry) => /^licen[cs]e/i.test(entry));
     const text = file ? await readFile(path.join(folder, file), "utf8") : "";
-    texts.push(`${name} ${version} (${license})\n\n${text.trim()}\n`);
+    packagesOf.set(text.trim(), [...(packagesOf.get(text.trim()) ?? []), `${name} ${version} (${license})`]);
   }
+  const texts = [...packagesOf].map(([text, names]) => `${names.join("\n")}\n\n${text}\n`);
   return texts.join(`\n${"=".repeat(80)}\n\n`);
 }

@@ -6,6 +6,7 @@
 //! the same bytes.
 #![expect(clippy::indexing_slicing, reason = "replicas and requests are numbered within their lists")]
 
+mod kv_costs;
 mod prefixes;
 mod router;
 
@@ -62,17 +63,18 @@ pub struct ClusterReplay {
 #[derive(Debug, Default)]
 struct Inbox {
     sent: VecDeque<WorkloadRequest>,
-    ended: Vec<Ended>,
+    told: Vec<Told>,
     /// Numbers of the replica's requests among those of the cluster.
     numbers: Vec<u32>,
 }
 
-/// A request that ended for its client: when, which, and its stage.
+/// What a client is told: that a request has its first token, or that it ended. First tokens come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Ended {
+struct Told {
     now_ns: u64,
     number: u32,
-    stage: u32,
+    /// The stage of a request that ended.
+    ended: Option<u32>,
 }
 
 impl Workload for Inbox {
@@ -85,7 +87,11 @@ impl Workload for Inbox {
     }
 
     fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
-        self.ended.push(Ended { now_ns, number: self.numbers[request as usize], stage });
+        self.told.push(Told { now_ns, number: self.numbers[request as usize], ended: Some(stage) });
+    }
+
+    fn began(&mut self, now_ns: u64, request: u32) {
+        self.told.push(Told { now_ns, number: self.numbers[request as usize], ended: None });
     }
 }
 
@@ -114,7 +120,7 @@ impl Cluster<'_> {
             next_ns: vec![None; count],
             router: self.router.start(count),
             engines,
-            ended: BinaryHeap::new(),
+            told: BinaryHeap::new(),
             replica_of: Vec::new(),
         };
         running.run(workload)?;
@@ -128,8 +134,8 @@ struct Running<'a> {
     /// When each engine goes on.
     next_ns: Vec<Option<u64>>,
     router: router::Started,
-    /// Requests that ended and of which their senders were not told yet.
-    ended: BinaryHeap<Reverse<Ended>>,
+    /// What clients have not been told yet.
+    told: BinaryHeap<Reverse<Told>>,
     replica_of: Vec<u32>,
 }
 
@@ -139,20 +145,31 @@ impl Running<'_> {
             let first = self.first();
             let engine_ns = first.and_then(|at| self.next_ns[at]);
             let arrival_ns = workload.next_arrival_ns();
-            let ended_ns = self.ended.peek().map(|Reverse(of)| of.now_ns);
-            let Some(now_ns) = [engine_ns, arrival_ns, ended_ns].into_iter().flatten().min() else { return Ok(()) };
+            let told_ns = self.told.peek().map(|Reverse(of)| of.now_ns);
+            let Some(now_ns) = [engine_ns, arrival_ns, told_ns].into_iter().flatten().min() else { return Ok(()) };
             if let Some(poll_ns) = self.router.next_poll_ns().filter(|poll_ns| *poll_ns <= now_ns) {
                 let engines = &self.engines;
                 self.router.poll(poll_ns, |replica| engines[replica].gauges(poll_ns));
-            } else if ended_ns == Some(now_ns) {
-                if let Some(Reverse(of)) = self.ended.pop() {
-                    self.router.ended(self.replica_of[of.number as usize], of.number);
-                    workload.finished(of.now_ns, of.stage, of.number);
+            } else if told_ns == Some(now_ns) {
+                if let Some(Reverse(of)) = self.told.pop() {
+                    self.tell(of, workload);
                 }
             } else if arrival_ns == Some(now_ns) {
                 self.send(workload)?;
             } else if let Some(replica) = first {
                 self.go_on(replica)?;
+            }
+        }
+    }
+
+    /// Tells the router and the senders.
+    fn tell(&mut self, of: Told, workload: &mut dyn Workload) {
+        let replica = self.replica_of[of.number as usize];
+        match of.ended {
+            None => self.router.began(replica, of.number),
+            Some(stage) => {
+                self.router.ended(replica, of.number);
+                workload.finished(of.now_ns, stage, of.number);
             }
         }
     }
@@ -185,7 +202,7 @@ impl Running<'_> {
     fn go_on(&mut self, replica: usize) -> Result<()> {
         let engine = &mut self.engines[replica];
         engine.iterate()?;
-        self.ended.extend(engine.workload.ended.drain(..).map(Reverse));
+        self.told.extend(engine.workload.told.drain(..).map(Reverse));
         self.next_ns[replica] = engine.next_ns();
         Ok(())
     }

@@ -14,8 +14,8 @@ use crate::workload::WorkloadRequest;
 ///
 /// # Source
 /// llm-d's approximate prefix scorer (inference scheduler 520af478).
-const BLOCK_TOKENS: u32 = 16;
-const MOST_BLOCKS: usize = 256;
+pub(super) const BLOCK_TOKENS: u32 = 16;
+pub(super) const MOST_BLOCKS: usize = 256;
 const MOST_OF_A_REPLICA: usize = 31_250;
 
 /// The blocks that were sent to each replica.
@@ -28,12 +28,14 @@ pub(super) struct Prefixes {
     sizes: Vec<usize>,
     now: u64,
     /// Of the prompt that was looked up: its blocks, and how many of the leading ones each replica was sent.
-    hashes: Vec<BlockHash>,
+    pub(super) hashes: Vec<BlockHash>,
     known: Vec<u32>,
+    /// Blocks of a prompt that are looked up.
+    most_blocks: usize,
 }
 
 impl Prefixes {
-    pub(super) fn new(replicas: usize) -> Self {
+    pub(super) fn new(replicas: usize, most_blocks: usize) -> Self {
         Prefixes {
             sent: HashMap::default(),
             order: vec![VecDeque::new(); replicas],
@@ -41,6 +43,7 @@ impl Prefixes {
             now: 0,
             hashes: Vec::new(),
             known: vec![0; replicas],
+            most_blocks,
         }
     }
 
@@ -50,7 +53,7 @@ impl Prefixes {
         self.known.fill(0);
         let Some(content) = &request.content else { return };
         hash_content(content, request.num_prompt_tokens, BLOCK_TOKENS, &mut self.hashes);
-        self.hashes.truncate(MOST_BLOCKS);
+        self.hashes.truncate(self.most_blocks);
         for (at, hash) in (0..).zip(&self.hashes) {
             let Some(replicas) = self.sent.get(hash) else { return };
             for (replica, _) in replicas {
@@ -65,10 +68,17 @@ impl Prefixes {
         self.known[replica]
     }
 
-    /// Remembers that the prompt was sent to a replica.
+    /// Remembers that the prompt that was looked up was sent to a replica.
     pub(super) fn send(&mut self, replica: usize) {
+        let hashes = std::mem::take(&mut self.hashes);
+        self.remember(replica, &hashes);
+        self.hashes = hashes;
+    }
+
+    /// Remembers that a replica has these blocks.
+    pub(super) fn remember(&mut self, replica: usize, hashes: &[BlockHash]) {
         self.now += 1;
-        for hash in &self.hashes {
+        for hash in hashes {
             let replicas = self.sent.entry(*hash).or_default();
             match replicas.iter_mut().find(|(of, _)| *of as usize == replica) {
                 Some((_, last)) => *last = self.now,
@@ -133,7 +143,7 @@ mod tests {
 
     #[test]
     fn leading_blocks_are_known_of_the_replicas_that_were_sent_them() {
-        let mut prefixes = Prefixes::new(3);
+        let mut prefixes = Prefixes::new(3, MOST_BLOCKS);
         for (replica, request) in [(0, on(1, 64)), (2, on(1, 32)), (2, on(9, 160))] {
             prefixes.look_up(&request);
             prefixes.send(replica);
@@ -146,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_blocks_that_were_sent_longest_ago_are_forgotten() {
-        let mut prefixes = Prefixes::new(2);
+        let mut prefixes = Prefixes::new(2, MOST_BLOCKS);
         let long = 16 * MOST_BLOCKS as u32;
         let texts = MOST_OF_A_REPLICA / MOST_BLOCKS + 10;
         for text in 0..texts as u64 {

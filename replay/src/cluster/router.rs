@@ -1,4 +1,4 @@
-//! Routers: which replica a request is sent to, by the rules of public ones. Uses `prefixes`.
+//! Routers: which replica a request is sent to, by the rules of public ones. Uses `prefixes`, `kv_costs`.
 #![expect(clippy::indexing_slicing, reason = "replicas are numbered within their lists")]
 #![expect(clippy::cast_possible_truncation, reason = "there are at most 4,096 replicas")]
 
@@ -10,7 +10,8 @@ use ridgepoint::units::NS_PER_MS;
 use serde::{Deserialize, Serialize};
 
 use super::Gauges;
-use super::prefixes::Prefixes;
+use super::kv_costs::{KvCosts, Prompt};
+use super::prefixes::{MOST_BLOCKS, Prefixes};
 use crate::workload::WorkloadRequest;
 
 /// How a request's replica is chosen.
@@ -83,10 +84,9 @@ impl Router {
             kind: self.kind,
             rng: Pcg64::seed_from_u64(self.seed),
             in_flight: vec![0; replicas],
-            blocks: vec![0.0; replicas],
-            blocks_of: HashMap::new(),
+            costs: KvCosts::new(replicas),
             gauges: vec![Gauges::default(); replicas],
-            prefixes: Prefixes::new(replicas),
+            prefixes: Prefixes::new(replicas, if self.kind == RouterKind::Dynamo { usize::MAX } else { MOST_BLOCKS }),
             sessions: HashMap::new(),
             sent: 0,
             poll_ns,
@@ -102,9 +102,8 @@ pub(super) struct Started {
     rng: Pcg64,
     /// Requests that were sent to each replica and have not ended.
     in_flight: Vec<u32>,
-    /// Blocks of their prompts, which Dynamo counts.
-    blocks: Vec<f64>,
-    blocks_of: HashMap<u32, f64>,
+    /// Their prompts, which Dynamo counts.
+    costs: KvCosts,
     /// What replicas reported last.
     gauges: Vec<Gauges>,
     prefixes: Prefixes,
@@ -151,10 +150,7 @@ impl Started {
         match self.kind {
             RouterKind::CacheAware | RouterKind::LlmD => self.prefixes.send(replica),
             RouterKind::Dynamo => {
-                self.prefixes.send(replica);
-                let blocks = Prefixes::blocks_of(request);
-                self.blocks[replica] += blocks;
-                self.blocks_of.insert(number, blocks);
+                self.costs.send(replica, number, self.prompt(request), self.prefixes.known(replica));
             }
             _ => {}
         }
@@ -165,9 +161,18 @@ impl Started {
     pub(super) fn ended(&mut self, replica: u32, number: u32) {
         let replica = replica as usize;
         self.in_flight[replica] -= 1;
-        if let Some(blocks) = self.blocks_of.remove(&number) {
-            self.blocks[replica] -= blocks;
-        }
+        self.costs.ended(replica, number);
+    }
+
+    /// The `number`-th request has its first token: the replica's cache has its prompt, and events tell Dynamo so.
+    pub(super) fn began(&mut self, replica: u32, number: u32) {
+        let replica = replica as usize;
+        self.prefixes.remember(replica, self.costs.computed(replica, number));
+    }
+
+    /// The prompt that was looked up.
+    fn prompt(&self, request: &WorkloadRequest) -> Prompt {
+        Prompt { num_tokens: request.num_prompt_tokens, hashes: self.prefixes.hashes.clone() }
     }
 
     fn least_requests(&self) -> usize {
@@ -218,8 +223,8 @@ impl Started {
     }
 
     fn fewest_blocks(&mut self, request: &WorkloadRequest) -> usize {
-        let own = Prefixes::blocks_of(request);
-        let cost = |replica| (own - f64::from(self.prefixes.known(replica))).max(0.0) + self.blocks[replica] + own;
+        let prompt = self.prompt(request);
+        let cost = |replica| self.costs.cost(replica, &prompt, self.prefixes.known(replica));
         let costs: Vec<f64> = (0..self.in_flight.len()).map(cost).collect();
         self.random_least(&costs)
     }
@@ -253,4 +258,52 @@ fn first_least(costs: impl Iterator<Item = f64>) -> usize {
         }
     }
     best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::workload::Segment;
+
+    /// Replicas that Dynamo's KV router chose, one after the other: each is one of the least cost here. `make.py` says what a row holds.
+    #[test]
+    fn the_costs_are_those_by_which_dynamo_chooses() {
+        let packed: &[u8] = include_bytes!("../../tests/fixtures/dynamo_mocker/routers.jsonl.gz");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).expect("a gzip file");
+        let (mut chosen, mut ties) = (0, 0);
+        for line in text.lines() {
+            let rows: Vec<(f64, u32, u64, usize, f64, f64)> = serde_json::from_str(line).expect("a case");
+            let mut router = Router { kind: RouterKind::Dynamo, seed: 0 }.start(3);
+            // Of every request: its arrival, its first token and its end, in the order of time.
+            let mut events: Vec<(f64, u32, usize)> = Vec::new();
+            for (at, (ms, .., first, last)) in rows.iter().enumerate() {
+                events.extend([(*ms, 2, at), (*first, 0, at), (*last, 1, at)]);
+            }
+            events.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+            for (_, what, at) in events {
+                let (_, num_prompt_tokens, id, replica, ..) = rows[at];
+                let number = at as u32;
+                if what < 2 {
+                    let told = if what == 0 { Started::began } else { Started::ended };
+                    told(&mut router, replica as u32, number);
+                    continue;
+                }
+                let content = Some(vec![Segment { id, num_tokens: 64 }].into());
+                let request = WorkloadRequest { content, ..WorkloadRequest::new(0, num_prompt_tokens, 1) };
+                router.prefixes.look_up(&request);
+                let prompt = router.prompt(&request);
+                let costs = [0, 1, 2].map(|of| router.costs.cost(of, &prompt, router.prefixes.known(of)));
+                let least = costs.into_iter().fold(f64::INFINITY, f64::min);
+                assert!(costs[replica] <= least, "{costs:?}: {replica} of the {at}-th request in {line}");
+                (chosen, ties) =
+                    (chosen + 1, ties + usize::from(costs.iter().filter(|cost| **cost <= least).count() > 1));
+                router.in_flight[replica] += 1;
+                router.costs.send(replica, number, prompt, router.prefixes.known(replica));
+            }
+        }
+        assert!(chosen == 800 && ties < 100, "{chosen} choices, {ties} ties");
+    }
 }

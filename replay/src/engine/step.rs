@@ -133,6 +133,7 @@ impl<W: Workload> Engine<'_, W> {
             }
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
+                self.workload.began(client_ns, *record);
             } else {
                 equal_gaps.add(self.scheduler.slots[*slot as usize].group.stage, gap_ns, &mut self.gaps);
             }

@@ -85,6 +85,9 @@ pub trait Workload {
     /// one that [`next_request`](Self::next_request) returned, from 0.
     fn finished(&mut self, now_ns: u64, stage: u32, request: u32);
 
+    /// Reports that the client of the `request`-th request has its first token at `now_ns`. A load need not care.
+    fn began(&mut self, _now_ns: u64, _request: u32) {}
+
     /// Returns the total number of requests, if known, for progress bars and reserved memory.
     fn expected_requests(&self) -> Option<usize> {
         None
@@ -102,6 +105,10 @@ impl<W: Workload + ?Sized> Workload for &mut W {
 
     fn finished(&mut self, now_ns: u64, stage: u32, request: u32) {
         (**self).finished(now_ns, stage, request);
+    }
+
+    fn began(&mut self, now_ns: u64, request: u32) {
+        (**self).began(now_ns, request);
     }
 
     fn expected_requests(&self) -> Option<usize> {
