@@ -93,6 +93,7 @@ impl KvCosts {
     }
 }
 
+#[allow(clippy::float_cmp)]
 #[cfg(test)]
 mod tests {
     use super::*;
