@@ -130,6 +130,11 @@ impl EngineConfig {
         }
     }
 
+    /// Whether clients get each token by itself: no drafts are verified, and none is held back.
+    pub fn tokens_come_alone(&self) -> bool {
+        self.speculation.is_none() && self.scheduler.stream_interval <= 1
+    }
+
     /// Returns the blocks of requests for their states and sliding windows.
     pub(super) fn other_blocks(&self) -> OtherBlocks {
         OtherBlocks {

@@ -255,7 +255,13 @@ mod tests {
             }
         };
         let records = (0..requests).map(record).collect();
-        Replay { records, inter_token_ns: Vec::new(), counters: Default::default(), offload: None }
+        Replay {
+            records,
+            inter_token_ns: Vec::new(),
+            counters: Default::default(),
+            tokens_come_together: false,
+            offload: None,
+        }
     }
 
     fn trend(of: &Replay) -> QueueTrend {
@@ -311,7 +317,13 @@ mod tests {
             }
         };
         let records = (0..requests).map(record).collect();
-        Replay { records, inter_token_ns: Vec::new(), counters: Default::default(), offload: None }
+        Replay {
+            records,
+            inter_token_ns: Vec::new(),
+            counters: Default::default(),
+            tokens_come_together: false,
+            offload: None,
+        }
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl StageMetrics {
         let has_tier = replay.offload.is_some();
         let gaps: Vec<&Histogram<u64>> = gaps.into_iter().collect();
         // Tokens that come together have one gap.
-        let together = replay.counters.verifications > 0;
+        let together = replay.tokens_come_together;
         let num_gaps = together.then(|| gaps.iter().map(|of| of.len()).sum());
         let number = |outcome| records.iter().filter(|record| record.outcome == outcome).count() as u64;
         let finished: Vec<&RequestRecord> =

@@ -33,6 +33,7 @@ fn replay(records: Vec<RequestRecord>, gaps_ms: &[&[u64]]) -> Replay {
         records,
         inter_token_ns: gaps_ms.iter().map(histogram).collect(),
         counters: EngineCounters::default(),
+        tokens_come_together: false,
         offload: None,
     }
 }

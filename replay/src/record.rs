@@ -147,6 +147,8 @@ pub struct Replay {
     pub inter_token_ns: Vec<Histogram<u64>>,
     /// Counters of the engine.
     pub counters: EngineCounters,
+    /// Whether clients may have got several tokens together, between which there is no gap.
+    pub tokens_come_together: bool,
     /// Counters of the host's tier; `None` without one.
     pub offload: Option<OffloadCounters>,
 }

@@ -45,9 +45,12 @@ arguments! {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     api_server_count: u32 = 1, "Processes of the front end, each with an event loop that takes host.front_end_us for each of its requests",
         Kind::Whole(1, 1024), engines(Engines::VLLM.and(Engines::SGLANG)), default("1"), alias(&["tokenizer_worker_num"]);
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    stream_interval: u32 = 1, "Tokens that a client gets together: the first alone, then so many at once, and the rest at the end. ITL is the time between them",
+        Kind::Whole(1, 65_536), engines(Engines::ALL), default("1");
 }
 
-/// One process of the front end.
+/// One process of the front end; tokens one by one.
 fn one() -> u32 {
     1
 }

@@ -27,6 +27,8 @@ pub(super) struct Slot {
     pub(super) sampled: u32,
     /// Output tokens that have come back to the engine.
     pub(super) delivered: u32,
+    /// Those of them that its client has, where it gets several together.
+    pub(super) sent: u32,
     /// Tokens whose full blocks are in the prefix cache.
     pub(super) cacheable: u32,
     /// Tokens that were computed and then lost in a preemption.
@@ -50,6 +52,30 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// The time since its client got tokens, which begins anew.
+    #[inline]
+    pub(super) fn gap_ns(&mut self, now_ns: u64) -> u64 {
+        now_ns - std::mem::replace(&mut self.last_token_ns, now_ns)
+    }
+
+    /// Sends a client its tokens after `count` more have come back: the first alone, then each `interval` together, and what is left at the end. Returns
+    /// how many it gets.
+    ///
+    /// # Source
+    /// SGLang 0.5.9, `stream_output_generation` (`managers/scheduler_output_processor_mixin.py`); vLLM, `OutputProcessor` (`v1/engine/output_processor.py`).
+    #[inline]
+    pub(super) fn send(&mut self, count: u32, interval: u32) -> u32 {
+        if interval <= 1 {
+            return count;
+        }
+        let held = self.delivered - self.sent;
+        if self.sent > 0 && held < interval && self.delivered < self.num_output_tokens {
+            return 0;
+        }
+        self.sent = self.delivered;
+        held
+    }
+
     /// Resets the slot for a new request. Its vectors keep their capacity.
     pub(super) fn reset(&mut self, rank: Rank, group: Group, num_prompt_tokens: u32, num_output_tokens: u32) {
         let Slot { mut blocks, mut state_blocks, mut hashes, .. } = std::mem::take(self);

@@ -142,7 +142,13 @@ mod tests {
             finish_ns: (7 + e2e_ms) * 1_000_000,
         };
         let records = requests.iter().map(record).collect();
-        Metrics::of(&Replay { records, inter_token_ns: Vec::new(), counters: EngineCounters::default(), offload: None })
+        Metrics::of(&Replay {
+            records,
+            inter_token_ns: Vec::new(),
+            counters: EngineCounters::default(),
+            tokens_come_together: false,
+            offload: None,
+        })
     }
 
     fn of(name: &str) -> Metric {

@@ -209,6 +209,7 @@ impl Running<'_> {
 
     fn finished(self) -> Result<ClusterReplay> {
         let mut records = vec![super::RequestRecord::default(); self.replica_of.len()];
+        let mut tokens_come_together = false;
         let (mut gaps, mut counters, mut replicas, mut offload) =
             (Vec::new(), EngineCounters::default(), Vec::new(), None);
         for engine in self.engines {
@@ -225,9 +226,10 @@ impl Running<'_> {
             }
             counters = counters.with(&of.counters);
             replicas.push(of.counters);
+            tokens_come_together |= of.tokens_come_together;
             offload = offload.or(of.offload);
         }
-        let all = Replay { records, inter_token_ns: gaps, counters, offload };
+        let all = Replay { records, inter_token_ns: gaps, counters, tokens_come_together, offload };
         Ok(ClusterReplay { all, replica_of: self.replica_of, replicas })
     }
 }

@@ -181,7 +181,13 @@ impl<'a, W: Workload> Engine<'a, W> {
             self.observers.report(&Event::Blocks(&lives.stats()));
         }
         let offload = self.scheduler.offload.map(|offload| offload.into_counters());
-        Replay { records: self.records, inter_token_ns: self.gaps, counters: self.scheduler.counters, offload }
+        Replay {
+            records: self.records,
+            inter_token_ns: self.gaps,
+            counters: self.scheduler.counters,
+            tokens_come_together: !self.config.tokens_come_alone(),
+            offload,
+        }
     }
 
     /// When the engine goes on, ns: now if it has work, else once the next request reaches it; `None` without one. Requests that are sent later

@@ -127,14 +127,14 @@ impl<W: Workload> Engine<'_, W> {
                 continue;
             }
             let count = step.outputs.get(at).copied().unwrap_or(1);
-            let (tokens, gap_ns) = self.scheduler.deliver(*slot, count, step.end_ns);
-            for token in tokens - count..tokens {
+            let (tokens, sent, gap_ns) = self.scheduler.deliver(*slot, count, step.end_ns);
+            for token in tokens - sent..tokens {
                 self.observers.report(&Event::Token { record: *record, token, now_ns: client_ns });
             }
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
                 self.workload.began(client_ns, *record);
-            } else {
+            } else if sent > 0 {
                 equal_gaps.add(self.scheduler.slots[*slot as usize].group.stage, gap_ns, &mut self.gaps);
             }
             if tokens == self.scheduler.slots[*slot as usize].num_output_tokens {

@@ -68,6 +68,7 @@ mod fixtures {
             records: vec![first, refused, waiting],
             inter_token_ns: vec![gaps],
             counters: EngineCounters::default(),
+            tokens_come_together: false,
             offload: None,
         }
     }

@@ -115,7 +115,7 @@ impl<'a> Scheduler<'a> {
             unused_slots: Vec::new(),
             running: Vec::new(),
             // Tokens of a verification come by chance.
-            steady: Steady::new(config, fast_forward && config.speculation.is_none()),
+            steady: Steady::new(config, fast_forward && config.tokens_come_alone()),
             admissions: 0,
             waiting: Waiting::new(config.scheduler.scheduling_policy),
             counters: EngineCounters::default(),
@@ -357,15 +357,15 @@ impl<'a> Scheduler<'a> {
         self.cache.release(state);
     }
 
-    /// Delivers `count` tokens of `slot` together at `now_ns`. Returns its number of tokens, and the time since those before.
-    pub(super) fn deliver(&mut self, slot: u32, count: u32, now_ns: u64) -> (u32, u64) {
+    /// Delivers `count` tokens at `now_ns`: the number of all, of those that go to the client now, and the time since those before.
+    pub(super) fn deliver(&mut self, slot: u32, count: u32, now_ns: u64) -> (u32, u32, u64) {
         let state = &mut self.slots[slot as usize];
         state.delivered += count;
         #[cfg(test)]
         DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
         self.cache.computed_prompt(state);
-        let gap_ns = now_ns - std::mem::replace(&mut state.last_token_ns, now_ns);
-        (state.delivered, gap_ns)
+        let sent = state.send(count, self.config.scheduler.stream_interval);
+        (state.delivered, sent, if sent > 0 { state.gap_ns(now_ns) } else { 0 })
     }
 
     /// Frees the blocks of `slot` after its last token.

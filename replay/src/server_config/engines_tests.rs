@@ -89,6 +89,7 @@ fn a_line_of_tensorrt_llm_comes_behind_its_file() {
     assert_eq!(options.capacity_scheduler_policy, CapacitySchedulerPolicy::MaxUtilization);
     assert_eq!((of.config.max_num_batched_tokens, of.config.max_num_seqs, of.config.block_size), (4096, 256, 32));
     assert!(!of.config.scheduler.enable_chunked_prefill && !of.config.scheduler.enable_prefix_caching);
+    assert_eq!(of.config.scheduler.stream_interval, 10);
     assert_eq!((of.deployment.max_cudagraph_capture_size, of.deployment.enable_padding), (Some(64), true));
     let c = &of.capacity;
     let free = c.device_memory_bytes - c.weight_bytes - c.position_table_bytes - c.activation_bytes - c.overhead_bytes;

@@ -188,11 +188,6 @@ const LIMITS: &str = "is not modelled: requests are admitted as without it";
 
 /// Arguments whose influence on times is noted.
 pub(super) static NOTED: &[Argument] = &[
-    Argument::noted(
-        "stream_interval",
-        "is not modelled: tokens reach clients one by one, so that ITL counts every one",
-    )
-    .off(&["1"]),
     Argument::noted("moe_backend", KERNELS).off(&["auto"]),
     Argument::noted("linear_backend", KERNELS).off(&["auto"]),
     Argument::noted("mamba_backend", KERNELS).off(&["auto"]),

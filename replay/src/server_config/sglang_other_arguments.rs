@@ -232,7 +232,6 @@ const fn not_modelled(name: &'static str, reason: &'static str) -> Argument {
     Argument::not_modelled(name, reason).engines(Engines::SGLANG)
 }
 
-const GROUPED: &str = "groups the tokens that reach a client: ITL is that of single tokens here";
 const FRONT_END: &str = "is not modelled: the front end is that of texts, one by one";
 const GRAPHS: &str = "is not modelled: graphs are those of decodes alone";
 const KERNELS: &str = "is not modelled: kernels are those of the tables";
@@ -244,7 +243,6 @@ const WINDOWS: &str = "is not modelled: layers with windows share the pool of pa
 
 /// Arguments whose influence on times is noted.
 pub(super) static SGLANG_NOTED: &[Argument] = &[
-    noted("stream_interval", GROUPED).off(&["1"]),
     noted("skip_tokenizer_init", FRONT_END),
     noted("enable_tokenizer_batch_encode", FRONT_END),
     noted("disable_tokenizer_batch_decode", FRONT_END),

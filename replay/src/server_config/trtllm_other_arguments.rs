@@ -97,7 +97,6 @@ const WINDOWS: &str = "is not modelled: windows are the checkpoint's";
 
 /// Arguments whose influence on times is noted.
 pub(super) static TRTLLM_NOTED: &[Argument] = &[
-    noted("stream_interval", "groups the tokens that reach a client: ITL is that of single tokens here").off(&["1"]),
     noted("num_postprocess_workers", "is not modelled: one front end is predicted"),
     noted("skip_tokenizer_init", "is not modelled: the front end is that of texts"),
     noted("gather_generation_logits", "is not modelled: requests return tokens alone"),

@@ -2,7 +2,7 @@
 
 use ridgepoint::latency::FixedLatency;
 use ridgepoint_replay::workload::{RequestShape, WorkloadRequest};
-use ridgepoint_replay::{EngineConfig, Outcome, SchedulerOptions, workload};
+use ridgepoint_replay::{EngineConfig, Metrics, Outcome, SchedulerOptions, workload};
 
 use super::support::{Run, all_delays, engine, request, run, run_workload, steps_only, synchronous};
 use crate::loads::{ClosedLoop, Listed};
@@ -233,4 +233,24 @@ fn the_clock_ends_without_overflow() {
         assert!(run.replay.records.iter().all(|record| record.outcome == Outcome::Finished));
         assert_eq!(run.finish_ns(), [u64::MAX; 3]);
     }
+}
+
+/// The first token alone, then three at once, and the eighth at the end: TTFT, TPOT and E2E are those of single tokens, ITL is not.
+#[test]
+fn clients_get_tokens_together_at_a_stream_interval() {
+    let every = |stream_interval| {
+        let config = EngineConfig {
+            scheduler: SchedulerOptions { stream_interval, ..synchronous().scheduler },
+            ..synchronous()
+        };
+        run(&steps_only(), &config, vec![request(0, 4, 8)])
+    };
+    let (alone, together) = (every(1), every(3));
+    assert_eq!(alone.timeline(), together.timeline());
+    assert_eq!(alone.replay.records, together.replay.records);
+    assert_eq!(together.tokens_ns(0), [10_000, 40_000, 40_000, 40_000, 70_000, 70_000, 70_000, 80_000]);
+    let itl = |run: &Run| Metrics::of(&run.replay).run.itl_ms.unwrap();
+    assert!((itl(&alone).mean - 0.01).abs() < 1e-9 && (itl(&together).mean - 0.07 / 3.0).abs() < 1e-9);
+    assert!((itl(&together).p50 - 0.03).abs() < 1e-4, "{:?}", itl(&together));
+    assert_eq!(every(9).tokens_ns(0)[1..], [80_000; 7]);
 }
