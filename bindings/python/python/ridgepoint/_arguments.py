@@ -160,6 +160,10 @@ class Scheduler(Arguments):
     """Schedule the next step while one runs. Defaults to true; false before vLLM 0.14."""
     api_server_count: int | None = None
     """Processes of the front end, each with an event loop that takes host.front_end_us for each of its requests. Defaults to 1."""
+    stream_interval: int | None = None
+    """Tokens that a client gets together: the first alone, then so many at once, and the rest at the end. ITL is the time between them.
+    Defaults to 1.
+    """
     kv_cache_tokens: int | None = None
     """Tokens of the KV cache, as the engine logs them when it starts (`GPU KV cache size`, or SGLang's max_total_num_tokens). Defaults to
     those of the memory equation.
