@@ -261,7 +261,7 @@ func (m *Model) QueueingTime(request *latency.Request) int64 {
 	if err != nil {
 		return m.note(err)
 	}
-	return m.delay(func(of host) float64 { return of.QueueingUs + of.QueueingUsPerToken*float64(tokens) })
+	return m.delay(func(of host) float64 { return of.FrontEndUs + of.QueueingUs + of.QueueingUsPerToken*float64(tokens) })
 }
 
 // OutputTokenProcessingTime is the time from the end of the step that sampled a token until the client has it.
