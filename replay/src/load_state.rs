@@ -255,13 +255,7 @@ mod tests {
             }
         };
         let records = (0..requests).map(record).collect();
-        Replay {
-            records,
-            inter_token_ns: Vec::new(),
-            counters: Default::default(),
-            tokens_come_together: false,
-            offload: None,
-        }
+        Replay { records, ..Replay::default() }
     }
 
     fn trend(of: &Replay) -> QueueTrend {
@@ -317,13 +311,7 @@ mod tests {
             }
         };
         let records = (0..requests).map(record).collect();
-        Replay {
-            records,
-            inter_token_ns: Vec::new(),
-            counters: Default::default(),
-            tokens_come_together: false,
-            offload: None,
-        }
+        Replay { records, ..Replay::default() }
     }
 
     #[test]

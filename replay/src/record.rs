@@ -139,7 +139,7 @@ impl EngineCounters {
 }
 
 /// The result of a replay.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Replay {
     /// One per request, in order of arrival.
     pub records: Vec<RequestRecord>,

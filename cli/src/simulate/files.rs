@@ -49,15 +49,14 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// What is written or reported of one server alone, and whether it is asked for.
-    pub fn of_one_server(&self) -> [(&'static str, bool); 2] {
-        let by_flag = [
+    pub fn of_one_server(&self) -> [(&'static str, bool); 5] {
+        [
             ("--save-detailed", self.save_detailed),
             ("--output-tokens", self.output_tokens.is_some()),
             ("--output-otlp", self.output_otlp.is_some()),
             ("--trace", self.trace.is_some()),
-        ];
-        let asked = by_flag.into_iter().find(|(_, is_given)| *is_given).unwrap_or(("--trace", false));
-        [asked, ("--kv-metrics", self.kv_metrics)]
+            ("--kv-metrics", self.kv_metrics),
+        ]
     }
 
     /// Whether an output file or the report needs the shared prefixes of prompts.

@@ -73,9 +73,8 @@ fn noise(text: &str) -> Result<Noise, String> {
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let wanted = args.load.read()?;
-    let [watched, kv_metrics] = args.output.of_one_server();
-    let alone = [("--cold", args.cold.is_given()), ("--compare-without", args.compare_without), watched, kv_metrics];
-    let replicas = args.replicas.read(wanted.seed, &alone)?;
+    let alone = [("--cold", args.cold.is_given()), ("--compare-without", args.compare_without)];
+    let replicas = args.replicas.read(wanted.seed, alone.into_iter().chain(args.output.of_one_server()))?;
     let mut outputs = Outputs::new(common, args.output.force);
     let (served, engine, mut warnings) =
         args.server.open(&args.prediction.options(common)?, args.prediction.logged()?, &mut outputs)?;
@@ -93,8 +92,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
             "--replicas and --data-parallel-size together are not modelled: a replica with data-parallel ranks is replayed by one of them",
         ));
     }
-    let num_compared = if cold.is_some() || replicas.is_some() { 0 } else { FewerTiers::number(&engine.config) }
-        + usize::from(compares);
+    let compares_tiers = cold.is_none() && replicas.is_none();
+    let num_compared = if compares_tiers { FewerTiers::number(&engine.config) } else { 0 } + usize::from(compares);
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || wanted.load.open_if(wanted.seed, deployment.data_parallel_size, &fits);
     let mut load = open()?;
@@ -153,11 +152,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
             let answered = &mut AnsweredRequests(bar.clone());
             let without_speculation =
                 compares.then(|| server.without_speculation(&mut *open()?.workload, &mut [answered])).transpose()?;
-            let fewer_tiers = if cold.is_some() || replicas.is_some() {
-                FewerTiers::default()
-            } else {
-                server.fewer_tiers(&with_tier)?
-            };
+            let fewer_tiers = if compares_tiers { server.fewer_tiers(&with_tier)? } else { FewerTiers::default() };
             Ok::<_, Failure>((fewer_tiers, without_speculation))
         };
         let compared = (num_compared > 0).then(|| scope.spawn(compare));

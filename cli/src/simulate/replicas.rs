@@ -45,9 +45,13 @@ impl ReplicaArgs {
     ///
     /// # Errors
     /// A flag that goes with one server alone.
-    pub fn read(&self, seed: u64, with: &[(&str, bool)]) -> Result<Option<Replicas>, Failure> {
+    pub fn read<'a>(
+        &self,
+        seed: u64,
+        with: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Result<Option<Replicas>, Failure> {
         let Some(count) = self.replicas.filter(|count| *count > 1) else { return Ok(None) };
-        if let Some((flag, _)) = with.iter().find(|(_, is_given)| *is_given) {
+        if let Some((flag, _)) = with.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::usage(format!("{flag} is of one server alone: leave out {flag}, or --replicas")));
         }
         Ok(Some(Replicas { count, router: Router { kind: self.router.unwrap_or_default(), seed } }))

@@ -121,7 +121,7 @@ pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Op
 mod tests {
     use super::*;
 
-    use ridgepoint_replay::{EngineCounters, Outcome, Replay, RequestRecord};
+    use ridgepoint_replay::{Outcome, Replay, RequestRecord};
 
     fn metrics(requests: &[(u32, Outcome, u64, u64)]) -> Metrics {
         let record = |(stage, outcome, ttft_ms, e2e_ms): &(u32, Outcome, u64, u64)| RequestRecord {
@@ -142,13 +142,7 @@ mod tests {
             finish_ns: (7 + e2e_ms) * 1_000_000,
         };
         let records = requests.iter().map(record).collect();
-        Metrics::of(&Replay {
-            records,
-            inter_token_ns: Vec::new(),
-            counters: EngineCounters::default(),
-            tokens_come_together: false,
-            offload: None,
-        })
+        Metrics::of(&Replay { records, ..Replay::default() })
     }
 
     fn of(name: &str) -> Metric {

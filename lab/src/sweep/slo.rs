@@ -271,13 +271,7 @@ mod tests {
             finish_ns: e2e_ms * 1_000_000,
         };
         let records = vec![record(20, 120), record(40, 240)];
-        let replay = Replay {
-            records,
-            inter_token_ns: Vec::new(),
-            counters: Default::default(),
-            tokens_come_together: false,
-            offload: None,
-        };
+        let replay = Replay { records, ..Replay::default() };
         let mut row = Row { data_parallel_size: 1, gpus: 1, ..Row::default() };
         row.fill(&Metrics::of(&replay).run, &replay.counters, None);
         row

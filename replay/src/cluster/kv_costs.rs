@@ -50,8 +50,8 @@ impl KvCosts {
     /// Blocks that a replica has to compute and to hold if it gets a prompt of which it has `known` blocks in its cache.
     ///
     /// # Source
-    /// Dynamo 1.6.1 (`lib/kv-router/src/scheduling/selector/default.rs`), with its default weights. Found to be its cost to the last bit in its
-    /// mocker (`tests/fixtures/dynamo_mocker/make.py`).
+    /// Dynamo 1.6.1 (`lib/kv-router/src/scheduling/selector/default.rs`), with its default weights. The choices of its
+    /// mocker have the least cost by this sum (`tests/fixtures/dynamo_mocker/make.py`).
     pub(super) fn cost(&self, replica: usize, prompt: &Prompt, known: u32) -> f64 {
         let of = &self.replicas[replica];
         let to_compute = (of.prefill_tokens + prompt.tokens_beyond(known)) as f64 / f64::from(BLOCK_TOKENS);

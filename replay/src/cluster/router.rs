@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use rand_pcg::Pcg64;
 use ridgepoint::units::NS_PER_MS;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use super::Gauges;
 use super::kv_costs::{KvCosts, Prompt};
 use super::prefixes::{MOST_BLOCKS, Prefixes};
 use crate::workload::WorkloadRequest;
+use crate::workload::seed::{Stream, generator};
 
 /// How a request's replica is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -56,7 +57,7 @@ const UNEVEN_REQUESTS: u32 = 64;
 const UNEVEN_RATIO: f64 = 1.5;
 const LEAST_MATCH: f64 = 0.3;
 
-/// Weights of llm-d's default profile, and how old its view of servers is.
+/// Weights of llm-d's default profile, and the period at which it polls servers.
 ///
 /// # Source
 /// llm-d inference scheduler 520af478: prefix 3, queue 2, KV use 2; metrics are polled each 50 ms.
@@ -82,7 +83,7 @@ impl Router {
         };
         Started {
             kind: self.kind,
-            rng: Pcg64::seed_from_u64(self.seed),
+            rng: generator(self.seed, Stream::Routes, 0),
             in_flight: vec![0; replicas],
             costs: KvCosts::new(replicas),
             gauges: vec![Gauges::default(); replicas],

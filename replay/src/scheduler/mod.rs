@@ -357,7 +357,7 @@ impl<'a> Scheduler<'a> {
         self.cache.release(state);
     }
 
-    /// Delivers `count` tokens at `now_ns`: the number of all, of those that go to the client now, and the time since those before.
+    /// Delivers tokens at `now_ns`. Returns the request's number of tokens, how many its client gets now, and the time since its last ones.
     pub(super) fn deliver(&mut self, slot: u32, count: u32, now_ns: u64) -> (u32, u32, u64) {
         let state = &mut self.slots[slot as usize];
         state.delivered += count;

@@ -12,6 +12,7 @@ pub(crate) enum Stream {
     OutputLengths,
     StepTimes,
     ThinkTimes,
+    Routes,
 }
 
 /// Returns the generator of stream number `index` of a kind.
