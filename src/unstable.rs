@@ -6,6 +6,7 @@ pub use crate::step_model::StepRequests;
 /// How close kernels come to the roofline: tables, curves and kernel models.
 pub mod efficiency {
     pub use crate::efficiency::kernel_time::is_within_another;
+    pub use crate::efficiency::line_values::split as split_values;
     pub use crate::efficiency::tables::{SeriesMatch, if_any};
     pub use crate::efficiency::{Tables, Timer};
     pub use crate::engine::ENGINES;

@@ -25,6 +25,7 @@ mod isotonic;
 pub mod kernel_model;
 pub mod kernel_time;
 pub mod keys;
+pub mod line_values;
 pub mod mixed;
 mod newest_version;
 pub mod overlap;

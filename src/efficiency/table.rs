@@ -1,7 +1,7 @@
 //! A table file: one csv per GPU and operator, below a header of commented TOML. Each line holds the efficiencies of one
 //! series along its last axis, in per mille of the roofline bound, three digits each. `~` marks a value filled in from other
 //! measurements, `-` one beyond them (left out at a line's end). `=` and a bare `~` stand for a measured and a filled-in value that the
-//! neighbouring numbers give, as a lookup between them does. A line leaves out the series and the coordinates that the line above begins
+//! neighbouring numbers give, as a lookup between them does. Blanks stand only where values would run together. A line leaves out the series and the coordinates that the line above begins
 //! with. Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 1000] are errors.
 #![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use super::chip::Chip;
 use super::family::KernelFamily;
 use super::grid::{Grid, MAX_AXES, knots_around};
+use super::line_values::{self, FILLED_IN, MEASURED};
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series, VALUES, columns};
@@ -24,11 +25,6 @@ use super::table_header::{coefficients, parse_header};
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
-
-/// Mark of a measured value that the neighbouring numbers give.
-pub(super) const MEASURED: &str = "=";
-/// Marks a value that was filled in. Its number follows, unless its neighbours give it.
-const FILLED_IN: char = '~';
 
 /// One operator's table of one GPU. The header is read at once, the lines of a series on first use.
 pub struct Table {
@@ -235,7 +231,7 @@ impl Table {
             let found = format!("{:?} again", &point[..last]);
             return Err(bad_row(&self.origin, row, self.family.axes[0], &found, "one line per point"));
         }
-        let count = fields(values).count();
+        let count = line_values::split(values).count();
         if count == 0 || count > knots.len() {
             let expected = format!("1 to {}, as many as the series has knots", knots.len());
             return Err(bad_value(&format!("{count} values"), &expected));
@@ -243,7 +239,7 @@ impl Table {
         let expected = "a number in (0, 1000], or -, or = or ~ with a number on both sides and no - before it";
         // The last number of the line with its knot, and the cells since then that follow from it and the next one.
         let (mut before, mut following) = (None, Vec::new());
-        for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(fields(values))) {
+        for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(line_values::split(values))) {
             let (digits, origin) = match field.strip_prefix(FILLED_IN) {
                 Some(digits) => (digits, Provenance::Interpolated),
                 None if field == MEASURED => ("", Provenance::Measured),
@@ -280,19 +276,6 @@ impl Table {
     fn parse_error(&self, message: String) -> Error {
         Error::parse(&self.origin, message)
     }
-}
-
-/// The values of a line. Marks that follow each other have no blank between them.
-fn fields(values: &str) -> impl Iterator<Item = &str> {
-    values.split_ascii_whitespace().flat_map(|word| {
-        let size = if word.bytes().all(is_mark) { 1 } else { word.len() };
-        (0..word.len()).step_by(size).filter_map(move |at| word.get(at..at + size))
-    })
-}
-
-/// Whether a byte can stand for a value without a number.
-pub(super) fn is_mark(byte: u8) -> bool {
-    matches!(byte, b'=' | b'~' | b'-')
 }
 
 /// The residual of an efficiency in per mille: the logarithm of measured over modelled time.
@@ -363,7 +346,7 @@ fn complete_part<'a>(
         .collect();
     let is_inside = |point: &Point| part.iter().zip(point.at).all(|(axis, at)| axis.contains(&at));
     let is_complete = |point: &Point| {
-        let values = || fields(&text[point.values.clone()]);
+        let values = || line_values::split(&text[point.values.clone()]);
         values().count() == width && values().all(|value| value != "-")
     };
     let inside: Vec<&Point> = all.points.iter().filter(|point| is_inside(point)).collect();

@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 
 use super::chip::Chip;
 use super::family::KernelFamily;
+use super::line_values::{MEASURED, joined};
 use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 use super::series_key::SeriesKey;
-use super::table::{MEASURED, is_mark, residual_of};
+use super::table::residual_of;
 use super::table_compression::{Value, significant_knots};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
@@ -102,22 +103,6 @@ fn write_lines(series: &Series, id: usize, chip: &Chip, out: &mut String) {
     }
 }
 
-/// Values with blanks between them, but for marks that follow each other.
-fn joined(values: &[String]) -> String {
-    let is_mark = |value: &String| value.bytes().all(is_mark);
-    let mut text = String::new();
-    let mut follows_mark = true;
-    for value in values {
-        let is_mark = is_mark(value);
-        if !(text.is_empty() || (is_mark && follows_mark)) {
-            text.push(' ');
-        }
-        text.push_str(value);
-        follows_mark = is_mark;
-    }
-    text
-}
-
 fn three_digits(value: f64) -> String {
     let decimals = (2.0 - value.log10().floor()).clamp(0.0, 12.0) as usize;
     let text = format!("{value:.decimals$}");
@@ -132,17 +117,4 @@ fn three_digits(value: f64) -> String {
 fn rounded(value: f64) -> f64 {
     let factor = 10f64.powf(4.0 - value.abs().log10().floor());
     (value * factor).round() / factor
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_that_follow_each_other_have_no_blank() {
-        let text = |values: &[&str]| joined(&values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
-        assert_eq!(text(&["412", "=", "=", "~", "415", "~7", "-", "-", "~7"]), "412 ==~ 415 ~7 -- ~7");
-        assert_eq!(text(&["-", "-", "3"]), "-- 3");
-        assert_eq!(text(&["-", "3"]), "- 3");
-    }
 }

@@ -8,6 +8,7 @@ use ridgepoint::Provenance;
 use ridgepoint::unstable::efficiency::curve::CollectiveCurve;
 use ridgepoint::unstable::efficiency::family::{ALL_REDUCE, AllReduceKind, SeriesKey};
 use ridgepoint::unstable::efficiency::kernel_model::Chip;
+use ridgepoint::unstable::efficiency::split_values;
 use ridgepoint::unstable::efficiency::table::Table;
 use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
@@ -207,7 +208,7 @@ fn numbers_may_be_written_any_way_that_keeps_their_value() {
         edited("allreduce", |line| {
             let (point, values) = line.rsplit_once(',').unwrap();
             let (id, gpus) = point.split_once(',').unwrap();
-            let values: Vec<String> = values.split(' ').map(number).collect();
+            let values: Vec<String> = split_values(values).map(number).collect();
             format!("{id},{},{}", rewrite(gpus), values.join(" "))
         })
     };

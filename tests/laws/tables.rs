@@ -9,6 +9,7 @@ use compare::is_rel;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::unstable::efficiency::Tables;
 use ridgepoint::unstable::efficiency::family::GEMM;
+use ridgepoint::unstable::efficiency::split_values;
 use tempfile::TempDir;
 
 /// Residuals are kept as `f32`.
@@ -86,9 +87,10 @@ fn with_line(edit: impl Fn(&str) -> String) -> String {
 /// The all-reduce table with the third value of the line replaced.
 fn with_value(value: &str) -> String {
     with_line(|line| {
-        let mut values: Vec<&str> = line.split(' ').collect();
+        let (point, values) = line.rsplit_once(',').expect("a point");
+        let mut values: Vec<&str> = split_values(values).collect();
         values[2] = value;
-        values.join(" ")
+        format!("{point},{}", values.join(" "))
     })
 }
 
@@ -115,9 +117,7 @@ fn assert_parse(text: &str, names: &[&str]) {
 #[test]
 fn an_efficiency_outside_its_range_is_named_with_row_and_column() {
     let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
-    for value in
-        ["NaN", "nan", "~NaN", "0", "1001", "~1000.1", "-5", "~-5", "inf", "1e400", "=5", "5%", "1,5", "~~5", "1e-200"]
-    {
+    for value in ["NaN", "nan", "~NaN", "0", "1001", "~1000.1", "-5", "inf", "1e400", "5%", "1,5", "1e-200"] {
         assert_bad_row(&with_value(value), "efficiency", row, value);
     }
 }
@@ -334,7 +334,7 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
         .lines()
         .map(|line| match line.rsplit_once(',') {
             Some((point, values)) if line.starts_with("2,") => {
-                let halves = values.split(' ').map(|v| {
+                let halves = split_values(values).map(|v| {
                     let (mark, digits) = v.strip_prefix('~').map_or(("", v), |digits| ("~", digits));
                     digits.parse::<f64>().map_or_else(|_| v.to_owned(), |percent| format!("{mark}{}", percent / 2.0))
                 });
