@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 
 use super::load::{LoadPoint, Source};
 use super::load_keys::{FILE_KEYS, Loads};
+use super::replica_keys;
 use super::slo::Slo;
+use crate::simulate::Replicas;
 
 /// Most configurations of a grid.
 pub const MAX_CONFIGURATIONS: usize = 100_000;
@@ -28,7 +30,7 @@ const ENTRY_BYTES: usize = 32;
 /// More keys than a server or load can have. A section with more has unknown ones, and is not multiplied out.
 const MAX_KEYS: usize = 100;
 
-/// Servers and loads to go through. Every combination of their values is a configuration.
+/// Servers, replicas of them and loads to go through. Every combination of their values is a configuration.
 ///
 /// ```
 /// use ridgepoint_lab::sweep::Grid;
@@ -51,6 +53,8 @@ const MAX_KEYS: usize = 100;
 pub struct Grid {
     pub(super) origin: String,
     pub(super) servers: Vec<Setting<ServerConfig>>,
+    /// How many of a server share each load.
+    pub(super) replicas: Vec<Setting<Replicas>>,
     pub(super) loads: Vec<Setting<LoadPoint>>,
     pub(super) source: Source,
     pub(super) slo: Option<Slo>,
@@ -66,10 +70,11 @@ pub(super) struct Setting<T> {
     pub(super) varied: String,
 }
 
-/// One server under one load.
+/// One server under one load, or several of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Configuration<'a> {
     pub(super) server: &'a Setting<ServerConfig>,
+    pub(super) replicas: &'a Setting<Replicas>,
     pub(super) load: &'a Setting<LoadPoint>,
 }
 
@@ -77,6 +82,7 @@ impl Configuration<'_> {
     /// The keys that distinguish it from the other configurations of its grid, with their values.
     pub fn varied(&self) -> String {
         let mut varied = self.server.varied.clone();
+        append(&mut varied, &self.replicas.varied);
         append(&mut varied, &self.load.varied);
         varied
     }
@@ -131,11 +137,13 @@ impl Grid {
             return Err(Error::invalid(origin, vec!["load: no files are read here".to_owned()]));
         }
         let loads = Loads::read(&load, keys.has("slo"));
+        let replicas = keys.section_or_empty("replicas");
+        let replica_axes = axes("replicas", replicas.entries(), &log);
         keys.finish();
         let mut server_axes = axes("server", server.entries(), &log);
         server_axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
         let load_axes = axes("load", loads.keys.iter().map(|(key, value)| (key, value)), &log);
-        check_size(&server_axes, &load_axes, configurations)
+        check_size(&[&server_axes, &replica_axes, &load_axes], configurations)
             .map_err(|problem| Error::invalid(origin, vec![problem]))?;
         let rows = server_arguments();
         let is_of_a_server = |key: &str| {
@@ -160,6 +168,13 @@ impl Grid {
                 "server.kv_transfers = {path} names a file, and no files are read here: give its object"
             ));
         }
+        let replicas = combinations(&replica_axes, |map| {
+            let value = Value::Object(map.clone());
+            let keys = Keys::new("replicas", &value, &log);
+            let replicas = replica_keys::read(&keys);
+            keys.finish();
+            Some(replicas)
+        });
         let load_points = combinations(&load_axes, |map| loads.point(map, &log));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
         if let (Source::Profile(profile), Some(size)) = (&loads.source, replicated) {
@@ -169,24 +184,42 @@ impl Grid {
                 profile.origin
             ));
         }
-        let grid = Grid { origin: origin.to_owned(), servers, loads: load_points, source: loads.source, slo };
+        let grid = Grid { origin: origin.to_owned(), servers, replicas, loads: load_points, source: loads.source, slo };
         Ok(log.finish(origin, Some(grid))?.0)
     }
 
     /// The number of configurations.
     pub fn num_configurations(&self) -> usize {
-        self.servers.len() * self.loads.len()
+        self.servers.len() * self.num_loads()
     }
 
-    /// Every combination: models outermost, then GPUs, then the other keys of the server by name, then those of the load.
+    /// The number of configurations of one server.
+    pub(super) fn num_loads(&self) -> usize {
+        self.replicas.len() * self.loads.len()
+    }
+
+    /// Every combination: models outermost, then GPUs, then the other keys of the server by name, then the replicas, then those of the load.
     pub fn configurations(&self) -> impl Iterator<Item = Configuration<'_>> {
-        self.servers.iter().flat_map(|server| self.loads.iter().map(move |load| Configuration { server, load }))
+        self.servers.iter().flat_map(|server| self.of_server(server))
+    }
+
+    /// The configurations of a server, in order.
+    pub(super) fn of_server<'a>(
+        &'a self,
+        server: &'a Setting<ServerConfig>,
+    ) -> impl Iterator<Item = Configuration<'a>> {
+        let of_replicas = move |replicas| self.loads.iter().map(move |load| Configuration { server, replicas, load });
+        self.replicas.iter().flat_map(of_replicas)
     }
 
     /// All keys of a configuration with their values, those of the limits included. They identify it in any grid.
     pub(super) fn settings(&self, of: Configuration<'_>) -> String {
         let limits = self.slo.as_ref().map(|slo| format!("; {}", slo.settings())).unwrap_or_default();
-        format!("{}; {}{limits}", of.server.all, of.load.all)
+        let replicas = match of.replicas.all.as_str() {
+            "" => String::new(),
+            all => format!("; replicas {all}"),
+        };
+        format!("{}{replicas}; {}{limits}", of.server.all, of.load.all)
     }
 }
 
@@ -215,16 +248,16 @@ impl Default for GridLimits {
 }
 
 /// Judges a grid before it is multiplied out: the number of its configurations, and the texts that each of them repeats.
-fn check_size(servers: &[Axis<'_>], loads: &[Axis<'_>], most: usize) -> std::result::Result<(), String> {
+fn check_size(all: &[&[Axis<'_>]], most: usize) -> std::result::Result<(), String> {
     let number =
         |axes: &[Axis<'_>]| axes.iter().fold(1_usize, |product, axis| product.saturating_mul(axis.values.len()));
-    let total = number(servers).saturating_mul(number(loads));
+    let total = all.iter().map(|axes| number(axes)).fold(1, usize::saturating_mul);
     if total > most {
         return Err(format!(
             "the grid makes {total} configurations, at most {most} are possible: list fewer values, or split the grid"
         ));
     }
-    for axes in [servers, loads] {
+    for axes in all {
         let long = |axis: &Axis<'_>| {
             let longest = axis.values.iter().map(text_bytes).max().unwrap_or(0);
             (axis.key.len() + longest).saturating_sub(USUAL_BYTES)

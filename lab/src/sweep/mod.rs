@@ -30,6 +30,7 @@ mod grid;
 mod load;
 mod load_keys;
 mod point;
+mod replica_keys;
 mod resume;
 mod row;
 mod row_file;

@@ -5,13 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use ridgepoint::correction::CorrectionInfo;
 use ridgepoint::coverage::IntervalCoverage;
-use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Engine, Error, ErrorKind, Hardware, Model, Options, StepModel,
     engine_on,
 };
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
-use ridgepoint_replay::{EngineConfig, Intervals, Metrics, Observer, QueueTrend, Replay, SpreadSampler, replay};
+use ridgepoint_replay::{
+    Cluster, EngineConfig, Intervals, Metrics, Observer, QueueTrend, Replay, Router, SpreadSampler, replay,
+};
 
 use super::grid::{Configuration, Grid};
 use super::load::{LoadPoint, Source};
@@ -19,6 +21,7 @@ use super::row::{CANNOT_RUN, Row};
 use super::search::Search;
 use super::slo::Slo;
 use crate::fit::unlike_the_fitted;
+use crate::simulate::Replicas;
 
 /// The latency model of a server, built by the first of its loads that needs it; or why there is none.
 pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
@@ -57,6 +60,11 @@ impl Point<'_> {
         ReplicaShare::new(self.configuration.server.value.deployment.data_parallel_size)
     }
 
+    /// The servers that share the load.
+    pub(super) fn replicas(&self) -> Replicas {
+        self.configuration.replicas.value
+    }
+
     /// The engine of the server, or that of the sweep where it names none.
     fn engine(&self) -> Engine {
         let of_sweep = &self.options.engine;
@@ -67,6 +75,7 @@ impl Point<'_> {
     pub(super) fn described(&self, index: usize) -> Row {
         let (server, load, source) =
             (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
+        let replicas = self.replicas();
         let engine = &self.engine();
         let deployment = &match &self.model.model {
             Ok((model, _)) => server.deployment_on(model, self.hardware, engine),
@@ -86,10 +95,12 @@ impl Point<'_> {
             configuration: index as u64,
             model: model.to_owned(),
             hardware: self.hardware.name.clone(),
-            gpus: deployment.num_gpus(),
+            gpus: deployment.num_gpus() * u64::from(replicas.count),
             tensor_parallel_size: u64::from(deployment.tensor_parallel_size),
             pipeline_parallel_size: u64::from(deployment.pipeline_parallel_size),
             data_parallel_size: u64::from(deployment.data_parallel_size),
+            replicas: Some(u64::from(replicas.count)),
+            router: (replicas.count > 1).then_some(replicas.router.kind),
             efficiency: match self.options.efficiency {
                 EfficiencyMode::Tables => "tables".to_owned(),
                 EfficiencyMode::Ideal => "ideal".to_owned(),
@@ -184,7 +195,16 @@ impl Point<'_> {
         if self.grid.slo.is_none() {
             watching.push(&mut sampler);
         }
-        let replayed = replay(latency, config, &mut workload, &mut watching).map_err(reason)?;
+        let replayed = match self.replicas() {
+            Replicas { count: 1, .. } => replay(latency, config, &mut workload, &mut watching),
+            Replicas { count, router } => {
+                let one: (&dyn LatencyModel, &EngineConfig) = (latency, config);
+                let router = Router { seed: load.seed, ..router };
+                let cluster = Cluster { replicas: vec![one; count as usize], router };
+                cluster.replay(&mut workload, &mut watching).map(|of| of.all)
+            }
+        };
+        let replayed = replayed.map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let trend = replayed.queue_trend();

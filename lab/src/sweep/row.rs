@@ -3,7 +3,7 @@
 use ridgepoint::GenerationConfig;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint_replay::{
-    Distribution, EngineConfig, EngineCounters, Factors, Intervals, LoadState, OffloadCounters, Resource,
+    Distribution, EngineConfig, EngineCounters, Factors, Intervals, LoadState, OffloadCounters, Resource, RouterKind,
     SchedulingPolicy, StageMetrics,
 };
 use serde::{Deserialize, Serialize};
@@ -30,14 +30,20 @@ pub struct Row {
     pub model: String,
     /// GPU, by its own name.
     pub hardware: String,
-    /// GPUs used: tensor × pipeline × data parallel.
+    /// GPUs used: tensor × pipeline × data parallel, of all replicas.
     pub gpus: u64,
     /// GPUs that share every layer's matrices.
     pub tensor_parallel_size: u64,
     /// Stages that share the layers.
     pub pipeline_parallel_size: u64,
-    /// Replicas; one of them is replayed with its share of the load.
+    /// Ranks; one of them is replayed with its share of the load.
     pub data_parallel_size: u64,
+    /// Servers that share the load; empty in files of older versions.
+    #[serde(default)]
+    pub replicas: Option<u64>,
+    /// How requests are spread over them; empty of one.
+    #[serde(default)]
+    pub router: Option<RouterKind>,
     /// `tables`, or `ideal` for the textbook roofline.
     pub efficiency: String,
     /// Correction of the step times; empty without one.
@@ -272,12 +278,12 @@ impl Row {
 
     /// Fills in the result of a replay of one replica.
     pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, state: Option<LoadState>) {
-        let replicas = self.data_parallel_size as f64;
+        let ranks = self.data_parallel_size as f64;
         self.finished = Some(of.finished);
         self.rejected = Some(of.rejected);
         self.duration_s = of.duration_s;
-        self.requests_per_s = of.requests_per_s.map(|rate| rate * replicas);
-        self.output_tokens_per_s = of.output_tokens_per_s.map(|rate| rate * replicas);
+        self.requests_per_s = of.requests_per_s.map(|rate| rate * ranks);
+        self.output_tokens_per_s = of.output_tokens_per_s.map(|rate| rate * ranks);
         self.output_tokens_per_s_per_gpu = self.output_tokens_per_s.map(|rate| rate / self.gpus as f64);
         [self.ttft_mean_ms, self.ttft_p50_ms, self.ttft_p90_ms, self.ttft_p95_ms, self.ttft_p99_ms] =
             figures(of.ttft_ms);

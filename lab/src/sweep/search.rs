@@ -14,6 +14,8 @@ use super::slo::{Judgement, QUEUE, Slo};
 
 /// The lengths of the loads that rates are judged by, requests, with the number of seeds: the next one where the one before leaves a doubt.
 const LENGTHS: [(u64, u64); 2] = [(5_000, 4), (20_000, 6)];
+/// More replicas than these share a load that is as many times as long.
+const MOST_TIMES_LONGER: u32 = 16;
 /// The precision of a first search, after which a doubt may show.
 const FIRST_PRECISION: f64 = 0.05;
 /// A figure of the longest load that is within this share of a shorter one's confirms it.
@@ -27,9 +29,14 @@ const SHORT_CHUNK: u64 = 1_024;
 /// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
 const FIRST_GUESS: f64 = 0.7;
 
-/// The longest load that a search replays, and the most seeds of it at once.
-pub(super) fn largest(load: &LoadPoint) -> (LoadPoint, usize) {
-    let (length, seeds) = LENGTHS.into_iter().fold((0, 0), |most, of| most.max(of));
+/// The lengths that `replicas` share, requests, with the number of seeds.
+fn lengths(replicas: u32) -> [(u64, u64); 2] {
+    LENGTHS.map(|(length, seeds)| (length * u64::from(replicas.min(MOST_TIMES_LONGER)), seeds))
+}
+
+/// The longest load that a search replays on so many replicas, and the most seeds of it at once.
+pub(super) fn largest(load: &LoadPoint, replicas: u32) -> (LoadPoint, usize) {
+    let (length, seeds) = lengths(replicas).into_iter().fold((0, 0), |most, of| most.max(of));
     (load.with_requests(|given| given.max(length)), usize::try_from(seeds).unwrap_or(usize::MAX))
 }
 
@@ -80,8 +87,8 @@ impl Search<'_> {
             })
         };
         let precision = self.slo.precision;
-        let [(shorter, few), (longer, more)] =
-            LENGTHS.map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds));
+        let [(shorter, few), (longer, more)] = lengths(self.point.replicas().count)
+            .map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds));
         if shorter != longer && self.point.grid.source.is_drawn() {
             let mut found = search(&shorter, few, precision.max(FIRST_PRECISION), start)?;
             start = found.near().unwrap_or(start);

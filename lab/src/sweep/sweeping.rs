@@ -102,7 +102,11 @@ impl Sweep {
     pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
         let source = &self.grid.source;
         let is_lengthened = self.grid.slo.is_some() && source.is_drawn();
-        let replayed = |load: &Setting<LoadPoint>| if is_lengthened { largest(&load.value) } else { (load.value, 1) };
+        let most_replicas = self.grid.replicas.iter().map(|of| of.value.count).max().unwrap_or(1);
+        let replayed = |load: &Setting<LoadPoint>| match is_lengthened {
+            true => largest(&load.value, most_replicas),
+            false => (load.value, 1),
+        };
         let loads: Vec<(LoadPoint, usize)> = self.grid.loads.iter().map(replayed).collect();
         let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
         let most_seeds = loads.iter().map(|(_, seeds)| *seeds).max().unwrap_or(1);
@@ -159,21 +163,22 @@ impl Sweep {
             .num_threads(threads)
             .build()
             .map_err(|error| Error::io("threads of the sweep", std::io::Error::other(error)))?;
-        let num_loads = self.grid.loads.len();
+        let num_loads = self.grid.num_loads();
         // The loads of a server share its latency model, which is dropped after the last of them.
         let of_server = |(at, server): (usize, &Setting<ServerConfig>)| -> Result<Vec<Row>> {
             let latency = SharedLatency::new();
-            let row = |(load_at, load): (usize, &Setting<LoadPoint>)| -> Result<Row> {
+            let row = |(load_at, configuration): (usize, Configuration<'_>)| -> Result<Row> {
                 let index = at * num_loads + load_at;
                 if let Some(Some(row)) = known.get(index) {
                     return Ok(row.clone());
                 }
-                let point = self.point(Configuration { server, load });
+                let point = self.point(configuration);
                 let row = point.map_or_else(Row::default, |point| point.row(index, &latency));
                 finished(&row)?;
                 Ok(row)
             };
-            self.grid.loads.par_iter().enumerate().with_max_len(1).map(row).collect()
+            let configurations: Vec<_> = self.grid.of_server(server).enumerate().collect();
+            configurations.into_par_iter().with_max_len(1).map(row).collect()
         };
         let servers = self.grid.servers.par_iter().enumerate().with_max_len(1);
         let rows: Result<Vec<Vec<Row>>> = pool.install(|| servers.map(of_server).collect());
