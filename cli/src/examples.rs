@@ -47,6 +47,18 @@ Examples:
 Without logs, rates are assumed and their intervals are wide. docs/cold-start.md names the origin of each, and the lines \
 of vLLM's log that are read.";
 
+pub const PLAN: &str = "\
+Examples:
+  Four H200 for a model at 12 requests a second: how many replicas, split how, at what margin and cost:
+    ridgepoint plan --model llama-3.1-70b --hardware h200 --gpus 4 --request-rate 12 --input-len 1024 --output-len 128 \\
+      --limit ttft_p99_ms=800 --limit itl_p99_ms=60 --price-per-gpu-hour 3.5
+
+  Two replicas, or SGLang? The same with --replicas 2, with --engine sglang, or with --server engine=vllm,sglang
+
+  Which of two GPUs is cheaper for a load that grows by 30 %, with files that start the answer:
+    ridgepoint plan plan.toml --hardware h100,h200 --price-per-gpu-hour h100=2.5,h200=3.5 --growth 0.3 --write deployment
+";
+
 pub const SWEEP: &str = "\
 Examples:
   Replay the grid, or resume it after a stop; with --dry-run, list its configurations:

@@ -22,6 +22,7 @@ mod input_paths;
 mod models;
 mod outcome;
 mod output;
+mod plan;
 mod plots;
 mod predict_step;
 #[cfg(feature = "probe")]
@@ -71,6 +72,9 @@ enum Command {
     /// Replay a grid of servers and loads, or find the highest rate of each server that meets latency limits
     #[command(after_help = examples::SWEEP)]
     Sweep(sweep::Sweep),
+    /// Find the cheapest deployment that holds a load within latency limits, and how it starts
+    #[command(after_help = examples::PLAN)]
+    Plan(Box<plan::PlanArgs>),
     /// Serve predictions over HTTP, and a page to explore them
     #[cfg(feature = "serve")]
     #[command(after_help = examples::SERVE)]
@@ -136,6 +140,7 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
         Command::Simulate(args) => print(simulate::run(args, common), format),
         Command::ColdStart(args) => print(cold_start::run(args, common), format),
         Command::Sweep(args) => print(sweep::run(args, common), format),
+        Command::Plan(args) => print(plan::run(args, common), format),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(args, common).map_or_else(outcome::failed, |()| 0),
         Command::Calibrate(args) => print(calibrate::run(args, common), format),

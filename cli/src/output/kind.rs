@@ -49,7 +49,12 @@ pub enum Kind {
     EfficiencyTable,
     /// A file of `evaluate --plot`.
     Plot,
+    /// A file of `plan --write`.
+    Manifest,
 }
+
+/// What a file of `plan --write` begins with, but for the first line of a script.
+pub const MANIFEST: &str = "# ridgepoint plan: ";
 
 /// The part of a file that is looked at. It holds the first row of any kind.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -91,6 +96,7 @@ impl Kind {
             Kind::StepModelTables => "a file of `ridgepoint export`",
             Kind::EfficiencyTable => "an efficiency table of `ridgepoint calibrate`",
             Kind::Plot => "a plot of `ridgepoint evaluate`",
+            Kind::Manifest => "a file of `ridgepoint plan --write`",
         }
     }
 
@@ -137,6 +143,7 @@ impl Kind {
             Kind::StepModelTables => json(r#"{"version":"#, &[r#""ridgepoint_version":"#]),
             Kind::EfficiencyTable => head.starts_with("# operator = ") && head.contains("\n# unit = \"efficiency: "),
             Kind::Plot => head.starts_with("<svg width=\""),
+            Kind::Manifest => head.trim_start_matches("#!/bin/sh\n").starts_with(MANIFEST),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::common::Common;
 pub use file::remove_unfinished;
 use file::{Temporary, folder, remove_abandoned};
 use inputs::{FileIdentity, Inputs};
-pub use kind::Kind;
+pub use kind::{Kind, MANIFEST};
 
 /// The flag of every subcommand that writes.
 #[derive(Debug, Clone, Copy, Default, Args)]

@@ -64,6 +64,8 @@ pub struct Grid {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Setting<T> {
     pub(super) value: T,
+    /// Its keys as they were given.
+    pub(super) keys: Map<String, Value>,
     /// All of its keys, with their values.
     pub(super) all: String,
     /// The keys that differ within the grid, with their values.
@@ -317,15 +319,15 @@ fn axes<'a>(section: &str, entries: impl Iterator<Item = (&'a String, &'a Value)
 
 /// Every combination of the axes' values; the last axis changes fastest. Those that cannot be read are left out.
 fn combinations<T>(axes: &[Axis<'_>], read: impl Fn(&Map<String, Value>) -> Option<T>) -> Vec<Setting<T>> {
-    let mut found = vec![Setting { value: Map::new(), all: String::new(), varied: String::new() }];
+    let mut found = vec![Setting { value: (), keys: Map::new(), all: String::new(), varied: String::new() }];
     for axis in axes {
-        let with = |mut setting: Setting<Map<String, Value>>, value: &Value| {
+        let with = |mut setting: Setting<()>, value: &Value| {
             let text = format!("{} {}", axis.key, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
             append(&mut setting.all, &text);
             if axis.values.len() > 1 {
                 append(&mut setting.varied, &text);
             }
-            setting.value.insert(axis.key.to_owned(), value.clone());
+            setting.keys.insert(axis.key.to_owned(), value.clone());
             setting
         };
         found = match axis.values {
@@ -333,7 +335,7 @@ fn combinations<T>(axes: &[Axis<'_>], read: impl Fn(&Map<String, Value>) -> Opti
             all => found.iter().flat_map(|setting| all.iter().map(move |value| with(setting.clone(), value))).collect(),
         };
     }
-    let read = |Setting { value, all, varied }| Some(Setting { value: read(&value)?, all, varied });
+    let read = |Setting { keys, all, varied, .. }| Some(Setting { value: read(&keys)?, keys, all, varied });
     found.into_iter().filter_map(read).collect()
 }
 

@@ -29,6 +29,7 @@ mod engines;
 mod grid;
 mod load;
 mod load_keys;
+pub mod plan;
 mod point;
 mod replica_keys;
 mod resume;

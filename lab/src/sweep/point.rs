@@ -10,6 +10,7 @@ use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Engine, Error, ErrorKind, Hardware, Model, Options, StepModel,
     engine_on,
 };
+use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
 use ridgepoint_replay::{
     Cluster, EngineConfig, Intervals, Metrics, Observer, QueueTrend, Replay, Router, SpreadSampler, replay,
@@ -139,6 +140,23 @@ impl Point<'_> {
 
     /// Fills in the row, or returns why the configuration cannot run.
     fn run(&self, row: &mut Row, latency: &SharedLatency) -> Result<(), String> {
+        let (engine, latency) = self.open(row, latency)?;
+        *row = match &self.grid.slo {
+            Some(slo) => Search { point: self, slo, row, latency, config: &engine.config }.highest_rate()?,
+            None => {
+                let load = &self.configuration.load.value;
+                self.replayed(row, latency, &engine.config, load, load.generated.request_rate, &mut [])?.row
+            }
+        };
+        Ok(())
+    }
+
+    /// The engine and its latency model, with the remarks on them in the row; or why the configuration cannot run.
+    pub(super) fn open<'b>(
+        &self,
+        row: &mut Row,
+        latency: &'b SharedLatency,
+    ) -> Result<(ServedEngine, &'b CalibratedRoofline), String> {
         let server = &self.configuration.server.value;
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware, &self.options.engine).map_err(reason)?;
@@ -156,14 +174,21 @@ impl Point<'_> {
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());
         row.warn(self.grid.slo.as_ref().and_then(Slo::remark));
-        *row = match &self.grid.slo {
-            Some(slo) => Search { point: self, slo, row, latency, config: &engine.config }.highest_rate()?,
-            None => {
-                let load = &self.configuration.load.value;
-                self.replayed(row, latency, &engine.config, load, load.generated.request_rate, &mut [])?.row
-            }
-        };
-        Ok(())
+        Ok((engine, latency))
+    }
+
+    /// Fills in the intervals of a row whose replay a sampler watched.
+    pub(super) fn fill_intervals(
+        &self,
+        row: &mut Row,
+        latency: &CalibratedRoofline,
+        sampler: &SpreadSampler<'_>,
+        trend: Option<&QueueTrend>,
+    ) {
+        let (steps, corrected) = (latency.steps(), latency.steps().correction().is_some());
+        let found =
+            IntervalCoverage::of(steps.engine(), &self.hardware.name, trend.map(QueueTrend::load_kind), corrected);
+        row.fill_intervals(&Intervals::of(&sampler.spread(), &found), sampler.measured_share());
     }
 
     /// Remarks on how the load is shared out and sent.
@@ -216,10 +241,7 @@ impl Point<'_> {
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         row.fill(&run, &replayed.counters, trend.map(|trend| trend.state()));
         if self.grid.slo.is_none() {
-            let kind = trend.as_ref().map(QueueTrend::load_kind);
-            let (steps, corrected) = (latency.steps(), latency.steps().correction().is_some());
-            let found = IntervalCoverage::of(steps.engine(), &self.hardware.name, kind, corrected);
-            row.fill_intervals(&Intervals::of(&sampler.spread(), &found), sampler.measured_share());
+            self.fill_intervals(&mut row, latency, &sampler, trend.as_ref());
         }
         if let Some(counted) = &replayed.offload {
             row.fill_tiers(counted);

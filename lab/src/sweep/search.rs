@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use rayon::prelude::*;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint_replay::{EngineConfig, Observer, QueueTrend, Resource, ResourceSampler, Spread, SpreadSampler};
+use ridgepoint_replay::{EngineConfig, Observer, QueueTrend, Replay, Resource, ResourceSampler, Spread, SpreadSampler};
 
 use super::capacity::{Capacity, Judged, first_guess, highest_holding};
 use super::load::LoadPoint;
@@ -59,26 +59,18 @@ struct Seeds {
 }
 
 /// A rate that was judged.
-struct JudgedRate {
-    row: Row,
-    judgement: Judgement,
+pub(super) struct JudgedRate {
+    /// The means of its replays.
+    pub(super) row: Row,
+    pub(super) judgement: Judgement,
 }
 
 impl Search<'_> {
     /// The row of the highest rate that holds; of the lowest rate if that fails.
     pub(super) fn highest_rate(&self) -> Result<Row, String> {
-        let given = &self.point.configuration.load.value;
         let range = (self.slo.lowest_rate_per_s, self.slo.highest_rate_per_s);
-        let short = given.with_requests(|number| number.min(SHORT_REQUESTS));
         let replays = Cell::new(0);
-        let mut start = first_guess(range, |rate_per_s| {
-            let seen = self.seed(&short, rate_per_s)?;
-            replays.set(replays.get() + 1);
-            // The rate of sessions is that of their first turns.
-            let JudgedRate { row, judgement } = self.judgement(&seen);
-            let done_per_s = row.requests_per_s.map(|rate| FIRST_GUESS * rate / row.turns.unwrap_or(1) as f64);
-            Ok::<_, String>((judgement.score(), done_per_s))
-        })?;
+        let mut start = self.guessed(range, SHORT_REQUESTS, &mut |_, _| replays.set(replays.get() + 1))?;
         let search = |load: &LoadPoint, seeds: u64, precision: f64, start: f64| {
             highest_holding(range, precision, start, |rate_per_s| {
                 let judged = self.judged(load, seeds, rate_per_s)?;
@@ -87,8 +79,7 @@ impl Search<'_> {
             })
         };
         let precision = self.slo.precision;
-        let [(shorter, few), (longer, more)] = lengths(self.point.replicas().count)
-            .map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds));
+        let [(shorter, few), (longer, more)] = self.loads();
         if shorter != longer && self.point.grid.source.is_drawn() {
             let mut found = search(&shorter, few, precision.max(FIRST_PRECISION), start)?;
             start = found.near().unwrap_or(start);
@@ -107,11 +98,69 @@ impl Search<'_> {
         self.row_of(found, &longer, replays.get())
     }
 
+    /// The highest rate that holds from one that does up to so many times it, and whether no higher one was tried.
+    pub(super) fn highest_from(&self, rate_per_s: f64, times: f64) -> Result<(f64, bool), String> {
+        let [_, (longer, more)] = self.loads();
+        let range = (rate_per_s, times * rate_per_s);
+        let start = self.guessed(range, SHORT_REQUESTS, &mut |_, _| ())?;
+        let found = highest_holding(range, self.slo.precision.max(FIRST_PRECISION), start, |rate_per_s| {
+            let judged = self.judged(&longer, more, rate_per_s)?;
+            Ok::<_, String>(Judged { score: judged.judgement.score(), seen: () })
+        })?;
+        Ok((found.holds.map_or(rate_per_s, |(rate_per_s, ())| rate_per_s), found.fails.is_none()))
+    }
+
+    /// The highest rate that short loads find, of at most so many requests; the lowest of the range if even that fails. `judged` gets each
+    /// probe.
+    pub(super) fn guessed(
+        &self,
+        range: (f64, f64),
+        num_requests: u64,
+        judged: &mut dyn FnMut(f64, &JudgedRate),
+    ) -> Result<f64, String> {
+        let short = self.point.configuration.load.value.with_requests(|number| number.min(num_requests));
+        first_guess(range, |rate_per_s| {
+            let found = self.judgement(&self.seed(&short, rate_per_s)?);
+            judged(rate_per_s, &found);
+            let JudgedRate { row, judgement } = found;
+            // The rate of sessions is that of their first turns.
+            let done_per_s = row.requests_per_s.map(|rate| FIRST_GUESS * rate / row.turns.unwrap_or(1) as f64);
+            Ok((judgement.score(), done_per_s))
+        })
+    }
+
+    /// Judges one rate as a search does: by the shorter loads where they leave no doubt, else by the longer ones. With the load that
+    /// decided.
+    pub(super) fn judged_at(&self, rate_per_s: f64) -> Result<(JudgedRate, LoadPoint), String> {
+        let [(shorter, few), (longer, more)] = self.loads();
+        if shorter != longer && self.point.grid.source.is_drawn() {
+            let judged = self.judged(&shorter, few, rate_per_s)?;
+            let score = judged.judgement.score();
+            let is_sure = score < -FIRST_PRECISION && judged.judgement.is_narrow();
+            if score > HOPELESS || (is_sure && self.has_figures_of(&judged, rate_per_s, &longer)?) {
+                return Ok((judged, shorter));
+            }
+        }
+        Ok((self.judged(&longer, more, rate_per_s)?, longer))
+    }
+
+    /// The loads that rates are judged by, with the number of seeds.
+    fn loads(&self) -> [(LoadPoint, u64); 2] {
+        let given = &self.point.configuration.load.value;
+        lengths(self.point.replicas().count)
+            .map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds))
+    }
+
     /// Whether a longer load has the figures that a rate was found to hold by.
     fn is_confirmed(&self, found: &Capacity<JudgedRate>, longer: &LoadPoint) -> Result<bool, String> {
-        let Some((rate_per_s, JudgedRate { judgement, .. })) = &found.holds else { return Ok(false) };
-        let seen = self.seed(longer, *rate_per_s)?;
-        Ok(self.judgement(&seen).judgement.is_within(judgement, SAME))
+        let Some((rate_per_s, judged)) = &found.holds else { return Ok(false) };
+        self.has_figures_of(judged, *rate_per_s, longer)
+    }
+
+    /// Whether a longer load at a rate has the figures of another one.
+    fn has_figures_of(&self, of: &JudgedRate, rate_per_s: f64, longer: &LoadPoint) -> Result<bool, String> {
+        let seen = self.seed(longer, rate_per_s)?;
+        Ok(self.judgement(&seen).judgement.is_within(&of.judgement, SAME))
     }
 
     /// The row of what a search found with a load.
@@ -165,7 +214,8 @@ impl Search<'_> {
     fn seed(&self, load: &LoadPoint, rate_per_s: f64) -> Result<Seeds, String> {
         let mut sampler = SpreadSampler::new(self.latency.steps());
         let watching: &mut [&mut dyn Observer] = if self.slo.has_confidence() { &mut [&mut sampler] } else { &mut [] };
-        let seen = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?;
+        let (load, rate_per_s) = load.sent_at(rate_per_s);
+        let seen = self.point.replayed(self.row, self.latency, self.config, &load, rate_per_s, watching)?;
         Ok(Seeds { rows: vec![(seen.row, sampler.spread())], trends: seen.trend.into_iter().collect() })
     }
 
@@ -183,12 +233,18 @@ impl Search<'_> {
     fn resource(&self, load: &LoadPoint, rate_per_s: f64, binds: &str) -> Result<Option<Resource>, String> {
         let mut sampler = ResourceSampler::new(self.latency.steps(), self.config);
         let watching: &mut [&mut dyn Observer] = &mut [&mut sampler];
-        let replay = self.point.replayed(self.row, self.latency, self.config, load, Some(rate_per_s), watching)?.replay;
-        Ok(match binds {
-            QUEUE => sampler.behind_waiting(),
-            _ if binds.starts_with("ttft") || binds.starts_with("e2e") => sampler.behind_ttft(&replay),
-            _ => sampler.behind_steps(),
-        })
+        let (load, rate_per_s) = load.sent_at(rate_per_s);
+        let replay = self.point.replayed(self.row, self.latency, self.config, &load, rate_per_s, watching)?.replay;
+        Ok(behind(&sampler, &replay, binds))
+    }
+}
+
+/// The resource behind a limit, or the queue.
+pub(super) fn behind(sampler: &ResourceSampler<'_>, replay: &Replay, binds: &str) -> Option<Resource> {
+    match binds {
+        QUEUE => sampler.behind_waiting(),
+        _ if binds.starts_with("ttft") || binds.starts_with("e2e") => sampler.behind_ttft(replay),
+        _ => sampler.behind_steps(),
     }
 }
 

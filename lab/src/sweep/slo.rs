@@ -226,6 +226,12 @@ impl Judgement {
         worst.filter(|limit| limit.score() > 0.0).map_or(QUEUE, |limit| limit.key.as_str())
     }
 
+    /// The limit that is nearest to breaking, with how far its figure is below it, %.
+    pub(super) fn tightest(&self) -> Option<(&str, f64)> {
+        let nearest = self.limits.iter().max_by(|one, other| one.score().total_cmp(&other.score()))?;
+        Some((&nearest.key, nearest.margin_pct()))
+    }
+
     /// How far the figure of a limit is below it, %; `None` if there is no such figure.
     pub(super) fn margin_pct(&self, key: &str) -> Option<f64> {
         self.limits.iter().find(|limit| limit.key == key).map(LimitJudgement::margin_pct)

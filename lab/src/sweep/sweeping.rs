@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use ridgepoint::dtype::MatmulFormat;
 use ridgepoint::input::{MAX_PROBLEMS, check};
 use ridgepoint::latency::KvTransfers;
+use ridgepoint::model::builtin_models;
 use ridgepoint::{CorrectionChoice, Error, Hardware, Model, Options, Result};
 use ridgepoint_replay::EngineConfig;
 use ridgepoint_replay::server_config::{KvTransfersSource, ServerConfig};
@@ -25,10 +26,10 @@ use super::search::largest;
 /// A grid that is ready to run.
 #[derive(Debug)]
 pub struct Sweep {
-    grid: Grid,
+    pub(super) grid: Grid,
     options: Options,
     models: HashMap<(String, Option<MatmulFormat>), FoundModel>,
-    hardware: HashMap<String, Hardware>,
+    pub(super) hardware: HashMap<String, Hardware>,
     /// Files of measured KV transfers, whose times the servers of the grid have by now.
     transfers: Vec<PathBuf>,
     /// Set from another thread to end the replays that run.
@@ -93,6 +94,19 @@ impl Sweep {
     /// The grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
+    }
+
+    /// The options of all step models.
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The name by which an engine loads a server's model: its first Hugging Face id if it is built in, else as the grid has it.
+    pub(super) fn served_name(&self, of: &ServerConfig) -> String {
+        let built_in = self.models.get(&model_key(of)).and_then(|found| found.model.as_ref().ok());
+        let named = built_in.filter(|_| !of.model.contains('/'));
+        let id = named.and_then(|(model, _)| builtin_models().iter().find(|of| of.name == model.name)?.hf_ids.first());
+        id.map_or_else(|| of.model.clone(), Clone::clone)
     }
 
     /// Refuses loads whose replays may take more than `max_memory_gib` together, on as many `threads` as [`Sweep::run`] gets.
@@ -185,7 +199,7 @@ impl Sweep {
         Ok(rows?.into_iter().flatten().collect())
     }
 
-    fn point<'a>(&'a self, configuration: Configuration<'a>) -> Option<Point<'a>> {
+    pub(super) fn point<'a>(&'a self, configuration: Configuration<'a>) -> Option<Point<'a>> {
         let server = &configuration.server.value;
         Some(Point {
             configuration,
