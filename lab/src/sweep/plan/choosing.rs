@@ -36,6 +36,13 @@ struct Candidate {
     highest: f64,
 }
 
+impl Candidate {
+    /// The share of the load that it is guessed to hold.
+    fn share(&self, plan: &Plan) -> f64 {
+        self.highest * f64::from(self.count) / plan.target()
+    }
+}
+
 /// A deployment that was judged.
 struct JudgedDeployment {
     candidate: Candidate,
@@ -80,6 +87,12 @@ pub(super) fn answer(plan: &Plan, progress: &(dyn Fn(usize, usize) + Sync)) -> P
         if held.len() >= plan.wanted.top {
             break;
         }
+    }
+    if held.is_empty() {
+        // What the GPUs that there are would do: of each server as many as they make.
+        let all = screened.iter().flatten().filter_map(|of| plan.largest(of));
+        let most = all.max_by(|one, other| one.share(plan).total_cmp(&other.share(plan)));
+        failed.extend(most.and_then(|most| plan.judged(most).ok()));
     }
     let nearest =
         failed.iter().min_by(|one, other| one.judged.judgement.score().total_cmp(&other.judged.judgement.score()));
@@ -140,6 +153,18 @@ impl Plan {
         let (gpus, most) = (gpus * u64::from(count), self.wanted.gpus.of(hardware).unwrap_or(0));
         let price = self.wanted.price_per_gpu_hour.as_ref().and_then(|of| of.of(hardware)).unwrap_or(1.0);
         (gpus <= most).then_some(Candidate { server, count, router, gpus, cost: price * gpus as f64, highest })
+    }
+
+    /// The largest deployment of a server that the GPUs make.
+    fn largest(&self, of: &Screened) -> Option<Candidate> {
+        let hardware = &self.hardware_of(of.server)?.name;
+        let most = u32::try_from(self.wanted.gpus.of(hardware)? / of.gpus).ok()?;
+        let count = match &self.counts {
+            None => most,
+            Some(counts) => *counts.range(..=most).next_back()?,
+        };
+        let router = *self.routers.first()?;
+        (count > 0).then(|| self.candidate(of.server, of.gpus, count, router, of.highest.unwrap_or(0.0)))?
     }
 
     /// The smallest deployments of a server that may hold, or why none can.
@@ -255,15 +280,15 @@ impl Plan {
         let JudgedDeployment { candidate, judged, .. } = of;
         let mut help = Vec::new();
         let of_server = screened.get(candidate.server).and_then(|of| of.as_ref().ok());
-        if let Some(server) = of_server {
+        if let Some(server) = of_server.filter(|of| of.highest.is_some()) {
             let needed = (self.target() / candidate.highest).ceil().max(f64::from(candidate.count) + 1.0);
             help.push(format!(
                 "more GPUs: by short loads about {needed} replicas hold, {} GPUs",
                 needed * server.gpus as f64
             ));
         }
-        let share = candidate.highest * f64::from(candidate.count) / self.target();
-        if share < 1.0 {
+        let share = candidate.share(self);
+        if share > 0.0 && share < 1.0 {
             help.push(format!("less load: these do about {:.0} % of it", 100.0 * share));
         }
         help.push(format!("a looser limit: {}", judged.judgement.broken().unwrap_or_default()));

@@ -27,6 +27,8 @@ use wanted::Wanted;
 
 /// Sizes of tensor parallelism that are tried where a plan names none.
 const TENSOR_PARALLEL_SIZES: [u64; 4] = [1, 2, 4, 8];
+/// Most tokens of a step that are tried where a plan names none: fewer keep gaps between tokens short, more make prompts cheap.
+const MAX_NUM_BATCHED_TOKENS: [u64; 3] = [512, 2_048, 8_192];
 /// Requests of a load that names no number; longer ones judge.
 const NUM_REQUESTS: u64 = 1_000;
 
@@ -59,7 +61,7 @@ pub struct Plan {
 
 impl Plan {
     /// Reads a plan: the keys of a grid, a rate (`load.request_rate`), users (`load.concurrency`) or a file of requests, and `[plan]`. A plan
-    /// that names no size of tensor parallelism tries 1, 2, 4 and 8.
+    /// that names no size of tensor parallelism tries 1, 2, 4 and 8, and one without a limit of tokens per step 512, 2,048 and 8,192.
     ///
     /// # Errors
     /// Those of [`Grid::from_keys`] and [`Sweep::new`]; a plan without limits or with several loads; GPUs and prices out of range, or of GPUs that
@@ -186,12 +188,18 @@ fn take_amount(keys: &mut Map<String, Value>, log: &Log) -> Option<(bool, f64)> 
 fn complete(keys: &mut Map<String, Value>) {
     if let Some(server) = keys.get_mut("server").and_then(Value::as_object_mut) {
         let rows = ridgepoint_replay::server_config::server_arguments();
-        let sets_size = |key: &String| {
-            let name = rows.name_of(key);
-            rows.iter().any(|row| Some(row.name) == name && row.sets == "tensor_parallel_size")
-        };
-        if !server.keys().any(|key| sets_size(key)) {
-            server.insert("tensor_parallel_size".to_owned(), json!(TENSOR_PARALLEL_SIZES));
+        let defaults = [
+            ("tensor_parallel_size", json!(TENSOR_PARALLEL_SIZES)),
+            ("max_num_batched_tokens", json!(MAX_NUM_BATCHED_TOKENS)),
+        ];
+        for (field, values) in defaults {
+            let sets = |key: &String| {
+                let name = rows.name_of(key);
+                rows.iter().any(|row| Some(row.name) == name && row.sets == field)
+            };
+            if !server.keys().any(|key| sets(key)) {
+                server.insert(field.to_owned(), values);
+            }
         }
     }
     if let Some(load) = keys.get_mut("load").and_then(Value::as_object_mut) {
