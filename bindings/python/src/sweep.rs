@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use ridgepoint::Error;
 use ridgepoint::input::parse_toml;
 use ridgepoint_lab::prediction::{Prediction, prediction_arguments};
-use ridgepoint_lab::sweep::{Grid, GridLimits, Part, Row, RowFile, Shard, Sweep as GridSweep};
+use ridgepoint_lab::sweep::{Grid, GridLimits, NamedRows, Row, RowFile, Shard, Sweep as GridSweep};
 
 use crate::fault::{RidgepointError, caught, detached, from_json, raised, to_json};
 use crate::steps::check_data_dir;
@@ -108,7 +108,8 @@ impl Sweep {
     #[pyo3(signature = (parts, /))]
     fn merge(&self, py: Python<'_>, parts: Vec<(String, String)>) -> PyResult<String> {
         detached(py, || {
-            let part = |(name, text): &(String, String)| PyResult::Ok(Part { name: name.into(), rows: rows(text)? });
+            let part =
+                |(name, text): &(String, String)| PyResult::Ok(NamedRows { name: name.into(), rows: rows(text)? });
             let parts = parts.iter().map(part).collect::<PyResult<_>>()?;
             let merged = self.sweep.merged(parts).map_err(raised)?;
             merged.check_whole(self.sweep.grid()).map_err(raised)?;

@@ -22,7 +22,7 @@ const MOST_NAMED: usize = 8;
 
 /// Rows of a part of a grid.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct NamedRows {
     /// Where they come from, for messages.
     pub name: PathBuf,
     /// The rows, in any order.
@@ -44,9 +44,9 @@ impl Sweep {
     /// Those of [`Sweep::known`], and two rows of a configuration that differ.
     pub fn merged_files(&self, files: &[RowFile]) -> Result<MergedRows> {
         let places = Places::new(self);
-        let part = |file: &RowFile| -> Result<Part> {
+        let part = |file: &RowFile| -> Result<NamedRows> {
             let rows = self.rows_of(file, &places, MERGE_REMEDY)?.unwrap_or_default();
-            Ok(Part { name: file.path.clone(), rows })
+            Ok(NamedRows { name: file.path.clone(), rows })
         };
         MergedRows::new(self.grid(), files.iter().map(part))
     }
@@ -55,22 +55,22 @@ impl Sweep {
     ///
     /// # Errors
     /// Those of [`Sweep::merged_files`] about rows.
-    pub fn merged(&self, parts: Vec<Part>) -> Result<MergedRows> {
+    pub fn merged(&self, parts: Vec<NamedRows>) -> Result<MergedRows> {
         let places = Places::new(self);
-        let placed = |Part { name, rows }: Part| -> Result<Part> {
+        let placed = |NamedRows { name, rows }: NamedRows| -> Result<NamedRows> {
             let rows = self.placed(&name, rows, &places, MERGE_REMEDY)?;
-            Ok(Part { name, rows })
+            Ok(NamedRows { name, rows })
         };
         MergedRows::new(self.grid(), parts.into_iter().map(placed))
     }
 }
 
 impl MergedRows {
-    fn new(grid: &Grid, parts: impl Iterator<Item = Result<Part>>) -> Result<Self> {
+    fn new(grid: &Grid, parts: impl Iterator<Item = Result<NamedRows>>) -> Result<Self> {
         let mut merged: Vec<Option<(Row, PathBuf)>> = vec![None; grid.num_configurations()];
         let mut held = Vec::new();
         for part in parts {
-            let Part { name, rows } = part?;
+            let NamedRows { name, rows } = part?;
             let mut configurations = BTreeSet::new();
             for row in rows {
                 let Some((place, at)) = place(&mut merged, &row) else { continue };
@@ -196,12 +196,15 @@ mod tests {
     }
 
     /// The parts of all shards but some.
-    fn parts(sweep: &Sweep, of: u32, lost: &[u32]) -> Vec<Part> {
+    fn parts(sweep: &Sweep, of: u32, lost: &[u32]) -> Vec<NamedRows> {
         let described = sweep.described();
         let part = |number: u32| {
             let shard = Shard::new(number, of).unwrap();
             let of_shard = |row: &&Row| shard.holds(sweep.grid(), usize::try_from(row.configuration).unwrap());
-            Part { name: format!("{number}.csv").into(), rows: described.iter().filter(of_shard).cloned().collect() }
+            NamedRows {
+                name: format!("{number}.csv").into(),
+                rows: described.iter().filter(of_shard).cloned().collect(),
+            }
         };
         (1..=of).filter(|number| !lost.contains(number)).map(part).collect()
     }
@@ -234,7 +237,7 @@ mod tests {
         let mut of_two = parts(&sweep, 2, &[]);
         of_two[0].rows.extend(mixed[0].rows.clone());
         of_two[1].rows.clear();
-        for parts in [mixed, of_two, Vec::new(), vec![Part { name: "a".into(), rows: Vec::new() }]] {
+        for parts in [mixed, of_two, Vec::new(), vec![NamedRows { name: "a".into(), rows: Vec::new() }]] {
             let merged = sweep.merged(parts).unwrap();
             let shards = merged.lost_shards(sweep.grid());
             for at in merged.missing() {

@@ -45,7 +45,7 @@ pub use best::Best;
 pub use engines::{EngineResult, EnginesSideBySide};
 pub use grid::{Configuration, Grid, GridLimits, MAX_CONFIGURATIONS};
 pub use load::LoadPoint;
-pub use merge::{MergedRows, Part};
+pub use merge::{MergedRows, NamedRows};
 pub use row::Row;
 pub use row_file::RowFile;
 pub use shard::Shard;
