@@ -23,7 +23,8 @@ pub fn known(
     files: &[PathBuf],
     earlier: Option<&RowFile>,
 ) -> Result<Vec<Option<Row>>, Failure> {
-    let mut merged_files = files.iter().map(|path| RowFile::new(path)).collect::<ridgepoint::Result<Vec<_>>>()?;
+    let mut merged_files =
+        files.iter().map(|path| RowFile::of_argument("merge", path)).collect::<ridgepoint::Result<Vec<_>>>()?;
     merged_files.extend(earlier.cloned());
     let merged = sweep.merged_files(&merged_files)?;
     if args.dry_run {

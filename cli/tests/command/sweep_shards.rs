@@ -179,6 +179,7 @@ fn rows_that_do_not_go_together_are_refused() {
     let differing = serde_json::to_string(&rows).unwrap();
     refused("part-2.json", &differing, &[&files[1], "differs from that of", &files[0], "in column 'steps'"]);
     refused("part-2.json", "[1]", &[&files[1], "is no table of a sweep"]);
+    sweep(&grid, &format!("--merge {grid} --dry-run")).fails(1, &["merge: ", "grid.toml' must end in .csv"]);
     // No shard is written over, and no rows of others are taken over or lost.
     sweep(&grid, &format!("--merge {} {} --out {}", files[0], files[1], files[0]))
         .fails(1, &["a file that this run reads"]);

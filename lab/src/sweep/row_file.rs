@@ -30,6 +30,14 @@ impl RowFile {
     /// # Errors
     /// `ErrorKind::InvalidArgument` for an ending other than `.csv`, `.json` and `.jsonl`.
     pub fn new(path: &Path) -> Result<Self> {
+        RowFile::of_argument("out", path)
+    }
+
+    /// The same of an argument with another name.
+    ///
+    /// # Errors
+    /// Those of [`RowFile::new`].
+    pub fn of_argument(argument: &str, path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let format = match ending.as_deref() {
             Some("csv") => RowFileFormat::Csv,
@@ -37,7 +45,7 @@ impl RowFile {
             Some("jsonl") => RowFileFormat::JsonLines,
             _ => {
                 let name = path.display().to_string();
-                return Err(Error::invalid_argument("out", name, "must end in .csv, .json or .jsonl"));
+                return Err(Error::invalid_argument(argument, name, "must end in .csv, .json or .jsonl"));
             }
         };
         Ok(RowFile { path: path.to_owned(), format })
