@@ -94,6 +94,19 @@ impl PredictionArgs {
         Ok(self.log()?.map(EngineLog::arguments).unwrap_or_default())
     }
 
+    /// The flags as a command line has them, those alone that were given.
+    pub fn typed(&self) -> Vec<String> {
+        let of_row = |(name, value): (&String, &Value)| match value.as_bool() {
+            Some(on) => vec![format!("--{}={on}", flags::flag(name))],
+            None => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                vec![format!("--{}", flags::flag(name)), text]
+            }
+        };
+        let log = self.engine_log.iter().flat_map(|path| ["--engine-log".to_owned(), path.display().to_string()]);
+        self.flags.given.iter().flat_map(of_row).chain(log).collect()
+    }
+
     /// The options of a step model with these settings. The engine's version is that of its log unless one is given.
     ///
     /// # Errors

@@ -63,6 +63,10 @@ pub const SWEEP: &str = "\
 Examples:
   Replay the grid, or resume it after a stop; with --dry-run, list its configurations:
     ridgepoint sweep grid.toml --out results.csv
+  The same on two machines, and their rows put together:
+    ridgepoint sweep grid.toml --shard 1/2 --out rows-1.csv
+    ridgepoint sweep grid.toml --shard 2/2 --out rows-2.csv
+    ridgepoint sweep grid.toml --merge rows-1.csv rows-2.csv --out results.csv
 
 A grid lists values. Every combination of them is a configuration, and a row of the file:
     [server]

@@ -10,6 +10,7 @@ mod load;
 mod server;
 mod simulate;
 mod steps;
+mod sweep;
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("RidgepointError", module.py().get_type::<fault::RidgepointError>())?;
     module.add_class::<steps::StepModel>()?;
+    module.add_class::<sweep::Sweep>()?;
+    module.add_function(wrap_pyfunction!(sweep::sweep_file, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(server::check_arguments, module)?)?;
     module.add_function(wrap_pyfunction!(server::read_server, module)?)?;

@@ -61,6 +61,16 @@ fn columns<'a>(computed: &'a [u32], scheduled: &'a [u32], samples: Option<&'a [u
     samples.map_or(Ok(columns), |samples| columns.with_sample_bytes(samples).map_err(raised))
 }
 
+/// Refuses a folder of data that is not there: look-ups would silently find nothing.
+///
+/// # Errors
+/// `RidgepointError` with the folder.
+pub fn check_data_dir(data_dir: Option<&Path>) -> PyResult<()> {
+    let Some(dir) = data_dir.filter(|dir| !dir.is_dir()) else { return Ok(()) };
+    let folders = "no such folder; give one that contains hardware/, models/ or bench_data/";
+    Err(RidgepointError::new_err(format!("data_dir = {}: {folders}", dir.display())))
+}
+
 /// A step estimate with the names of its model, GPU and correction.
 #[derive(Serialize)]
 struct Predicted<'a> {
@@ -91,12 +101,7 @@ impl StepModel {
         let prediction = from_json("prediction", prediction)?;
         let given = prediction_arguments().read_all("prediction", &prediction).map_err(raised)?;
         detached(py, || {
-            if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
-                return Err(RidgepointError::new_err(format!(
-                    "data_dir = {}: no such folder; give one that contains hardware/, models/ or bench_data/",
-                    dir.display()
-                )));
-            }
+            check_data_dir(data_dir.as_deref())?;
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = ridgepoint_replay::find_hardware(data_dir.as_deref(), hardware).map_err(raised)?;
             let options = Prediction::options(&given, data_dir.as_deref());

@@ -1,5 +1,6 @@
 //! `ridgepoint sweep`: a grid of servers and loads replayed, its rows written whole, and the best of each model and GPU.
 
+mod merge;
 mod table;
 
 use std::io::BufWriter;
@@ -8,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ridgepoint_lab::sweep::{Grid, Row, RowFile, SweepList, SweepSummary};
+use ridgepoint_lab::sweep::{Grid, Row, RowFile, Shard, SweepList, SweepSummary};
 use serde::Serialize;
 
 use crate::common::{Common, MemoryArg, PredictionArgs};
@@ -32,6 +33,12 @@ pub struct Sweep {
     /// File of results, a row per configuration: .csv, .json or .jsonl
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run", help_heading = OUTPUT)]
     out: Option<PathBuf>,
+    /// Run one of n shards of the grid alone, i from 1 to n; every machine that runs one writes a file of its own
+    #[arg(long, value_name = "i/n", help_heading = OUTPUT)]
+    shard: Option<Shard>,
+    /// Run nothing and put the files of all shards together: FILE is what a run in one go writes
+    #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with = "shard", help_heading = OUTPUT)]
+    merge: Vec<PathBuf>,
     /// Run everything anew; without it, rows of an earlier run of this grid in FILE are kept
     #[arg(long, help_heading = OUTPUT)]
     fresh: bool,
@@ -52,37 +59,73 @@ pub struct Sweep {
 
 /// The result of `sweep`.
 #[derive(Serialize)]
+pub struct SweepResult {
+    /// The shard that was run or listed; `None` is the whole grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<ShardOfGrid>,
+    #[serde(flatten)]
+    content: SweepContent,
+}
+
+/// A shard and the grid that it is of.
+#[derive(Serialize)]
+struct ShardOfGrid {
+    /// Its number, from 1.
+    number: u32,
+    /// The number of shards.
+    of: u32,
+    /// The number of configurations of the whole grid.
+    grid_configurations: usize,
+}
+
+/// What a sweep prints.
+#[derive(Serialize)]
 #[serde(untagged)]
-pub enum SweepResult {
+enum SweepContent {
     /// The rows in short.
     Summary(SweepSummary),
     /// What would be run.
     List(SweepList),
 }
 
-/// Runs a grid.
+/// Runs a grid, or one shard of it, or puts shards together.
 ///
 /// # Errors
-/// Grids and files that cannot be read or are at fault; files that cannot be written.
+/// Grids and files that cannot be read or are at fault; shards that have not all rows; files that cannot be written.
 pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<SweepResult>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
     let options = args.prediction.options(common)?;
     let grid = Grid::read_with(&args.grid, args.prediction.logged()?, &options.engine)?;
-    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
+    let mut sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
+    if let Some(shard) = args.shard {
+        sweep = sweep.of_shard(shard);
+    }
+    let shard = sweep.shard().map(|shard| ShardOfGrid {
+        number: shard.number(),
+        of: shard.of(),
+        grid_configurations: sweep.grid().num_configurations(),
+    });
     let mut outputs = Outputs::new(common, args.force);
     outputs.reads(sweep.inputs());
-    sweep.check_memory(args.threads.into(), args.memory.max_memory_gib)?;
-    let known = match &target {
-        Some(target) if outputs.check(&target.path, Kind::SweepRows)? && !args.fresh => sweep.known(target)?,
-        _ => Vec::new(),
+    if args.merge.is_empty() {
+        sweep.check_memory(args.threads.into(), args.memory.max_memory_gib)?;
+    }
+    let resumed = match &target {
+        Some(target) if outputs.check(&target.path, Kind::SweepRows)? && !args.fresh => Some(target),
+        _ => None,
+    };
+    let known = match &args.merge[..] {
+        [] => resumed.map_or_else(|| Ok(Vec::new()), |target| sweep.known(target))?,
+        files => merge::known(args, common, &sweep, files, resumed)?,
     };
     let Some(target) = target.filter(|_| !args.dry_run) else {
-        return Ok(Outcome::of(SweepResult::List(SweepList::new(&sweep, &known))));
+        let content = SweepContent::List(SweepList::new(&sweep, &known));
+        return Ok(Outcome::of(SweepResult { shard, content }));
     };
     outputs.probe(&target.path, Kind::SweepRows)?;
     let reused = known.iter().flatten().count();
     let bar = progress::bar(
-        (sweep.grid().num_configurations() - reused) as u64,
+        (sweep.num_configurations() - reused) as u64,
         "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left",
     );
     let finished: Vec<Row> = known.iter().flatten().cloned().collect();
@@ -103,8 +146,10 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<SweepResult>, Failur
     let (.., mut outputs) = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
     save(&mut outputs, &target, &rows)?;
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
+    let summary = if shard.is_some() { summary.without_comparisons() } else { summary };
     let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
-    Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(SweepResult::Summary(summary)) })
+    let result = SweepResult { shard, content: SweepContent::Summary(summary) };
+    Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(result) })
 }
 
 /// Replaces the file of results as a whole.

@@ -4,7 +4,7 @@ use ridgepoint_lab::sweep::{Best, EnginesSideBySide, Reason, Row, SweepList, Swe
 
 use ridgepoint_replay::LoadState;
 
-use super::SweepResult;
+use super::{ShardOfGrid, SweepContent, SweepResult};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -19,9 +19,13 @@ const MAX_LISTED: usize = 6;
 
 impl Report for SweepResult {
     fn lay_out(&self, page: &mut Page) {
-        match self {
-            SweepResult::Summary(summary) => summarise(summary, page),
-            SweepResult::List(list) => listed(list, page),
+        match &self.content {
+            SweepContent::Summary(summary) => summarise(summary, page),
+            SweepContent::List(list) => listed(list, page),
+        }
+        if let Some(ShardOfGrid { number, of, grid_configurations }) = self.shard {
+            let grid = plural(grid_configurations as u64, "configuration");
+            page.paragraph("", &format!("This is shard {number}/{of} of a grid of {grid}."));
         }
     }
 }
@@ -257,7 +261,7 @@ mod tests {
     }
 
     fn render(summary: SweepSummary) -> String {
-        SweepResult::Summary(summary).table()
+        SweepResult { shard: None, content: SweepContent::Summary(summary) }.table()
     }
 
     #[test]

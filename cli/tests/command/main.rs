@@ -66,5 +66,6 @@ mod simulate_sessions;
 mod speculation;
 mod sweep;
 mod sweep_resume;
+mod sweep_shards;
 mod training;
 mod usage;

@@ -30,6 +30,14 @@ impl RowFile {
     /// # Errors
     /// `ErrorKind::InvalidArgument` for an ending other than `.csv`, `.json` and `.jsonl`.
     pub fn new(path: &Path) -> Result<Self> {
+        RowFile::of_argument("out", path)
+    }
+
+    /// The same of an argument with another name.
+    ///
+    /// # Errors
+    /// Those of [`RowFile::new`].
+    pub fn of_argument(argument: &str, path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let format = match ending.as_deref() {
             Some("csv") => RowFileFormat::Csv,
@@ -37,7 +45,7 @@ impl RowFile {
             Some("jsonl") => RowFileFormat::JsonLines,
             _ => {
                 let name = path.display().to_string();
-                return Err(Error::invalid_argument("out", name, "must end in .csv, .json or .jsonl"));
+                return Err(Error::invalid_argument(argument, name, "must end in .csv, .json or .jsonl"));
             }
         };
         Ok(RowFile { path: path.to_owned(), format })
@@ -54,6 +62,10 @@ impl RowFile {
                 let mut lines = csv::Writer::from_writer(&mut out);
                 rows.iter().try_for_each(|row| lines.serialize(row))?;
                 lines.flush()?;
+                drop(lines);
+                if rows.is_empty() {
+                    out.write_all(&header())?;
+                }
             }
             RowFileFormat::Json => {
                 serde_json::to_writer_pretty(&mut out, rows)?;
@@ -91,6 +103,13 @@ impl RowFile {
     }
 }
 
+/// The first line of a csv file. The writer makes it of a first row alone.
+fn header() -> Vec<u8> {
+    let mut lines = csv::Writer::from_writer(Vec::new());
+    let written = lines.serialize(Row::default()).ok().and_then(|()| lines.into_inner().ok()).unwrap_or_default();
+    written.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec()
+}
+
 /// What to do about a file whose rows cannot be kept.
 pub(super) const REMEDY: &str = "start anew (fresh), or write to another file";
 
@@ -107,9 +126,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a.csv", "b.JSON", "c.x.jsonl"] {
             let file = RowFile::new(&folder.path().join(name)).unwrap();
-            file.write(std::fs::File::create(&file.path).unwrap(), &rows).unwrap();
-            assert_eq!(file.read().unwrap(), rows);
+            for rows in [&rows[..], &[]] {
+                file.write(std::fs::File::create(&file.path).unwrap(), rows).unwrap();
+                assert_eq!(file.read().unwrap(), rows);
+            }
         }
+        let header = std::fs::read_to_string(folder.path().join("a.csv")).unwrap();
+        assert!(
+            header.starts_with("configuration,status,reason,") && header.ends_with(",settings,version\n"),
+            "{header}"
+        );
     }
 
     #[test]

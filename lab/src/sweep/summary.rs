@@ -103,9 +103,15 @@ impl SweepSummary {
         }
     }
 
-    /// Whether no configuration could run.
+    /// The same of one shard. It compares and ranks nothing, because the other rows of the grid may be better.
+    #[must_use]
+    pub fn without_comparisons(self) -> Self {
+        SweepSummary { best: Vec::new(), engines: Vec::new(), tiers: Vec::new(), ..self }
+    }
+
+    /// Whether there were configurations and none of them could run.
     pub fn ran_none(&self) -> bool {
-        self.statuses.keys().all(|status| status == CANNOT_RUN)
+        self.configurations > 0 && self.statuses.keys().all(|status| status == CANNOT_RUN)
     }
 }
 
@@ -134,15 +140,17 @@ pub struct ListedConfiguration {
 }
 
 impl SweepList {
-    /// Lists the configurations of a sweep; `known` are the rows of an earlier run.
+    /// Lists the configurations of a sweep, or of its shard; `known` are the rows of an earlier run.
     pub fn new(sweep: &Sweep, known: &[Option<Row>]) -> Self {
-        let listed = sweep.grid().configurations().enumerate().map(|(index, of)| ListedConfiguration {
+        let run = sweep.grid().configurations().enumerate().filter(|(index, _)| sweep.runs(*index));
+        let listed = run.map(|(index, of)| ListedConfiguration {
             configuration: index,
             model: of.server.value.model.clone(),
             hardware: of.server.value.hardware.clone(),
             varied: of.varied(),
             is_known: matches!(known.get(index), Some(Some(_))),
         });
-        SweepList { number: sweep.grid().num_configurations(), configurations: listed.collect() }
+        let configurations: Vec<ListedConfiguration> = listed.collect();
+        SweepList { number: configurations.len(), configurations }
     }
 }

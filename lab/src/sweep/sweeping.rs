@@ -22,6 +22,7 @@ use super::load::LoadPoint;
 use super::point::{FoundModel, Point, SharedLatency, reason};
 use super::row::Row;
 use super::search::largest;
+use super::shard::Shard;
 
 /// A grid that is ready to run.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Sweep {
     transfers: Vec<PathBuf>,
     /// Set from another thread to end the replays that run.
     stop: Arc<AtomicBool>,
+    /// The part of the grid that is run; `None` is all of it.
+    shard: Option<Shard>,
 }
 
 /// A model and a GPU that all servers of a grid have, whatever names the grid has for them. Nothing is looked up for those names.
@@ -81,7 +84,7 @@ impl Sweep {
             }
         }
         check(grid.origin.as_str(), problems)?;
-        Ok(Sweep { grid, options, models, hardware, transfers, stop: Arc::default() })
+        Ok(Sweep { grid, options, models, hardware, transfers, stop: Arc::default(), shard: None })
     }
 
     /// The same sweep with a flag that ends its replays soon after it is set. Their rows are then of no use: `finished` of
@@ -89,6 +92,12 @@ impl Sweep {
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
         Sweep { stop, ..self }
+    }
+
+    /// The same sweep of one shard of the grid alone. Its rows are those that the whole sweep has of these configurations.
+    #[must_use]
+    pub fn of_shard(self, shard: Shard) -> Self {
+        Sweep { shard: Some(shard), ..self }
     }
 
     /// The grid.
@@ -109,6 +118,21 @@ impl Sweep {
         id.map_or_else(|| of.model.clone(), Clone::clone)
     }
 
+    /// The part of the grid that is run; `None` is all of it.
+    pub fn shard(&self) -> Option<Shard> {
+        self.shard
+    }
+
+    /// Whether the configuration at this index of the grid is run.
+    pub fn runs(&self, configuration: usize) -> bool {
+        self.shard.is_none_or(|shard| shard.holds(&self.grid, configuration))
+    }
+
+    /// The number of configurations that are run.
+    pub fn num_configurations(&self) -> usize {
+        (0..self.grid.num_configurations()).filter(|configuration| self.runs(*configuration)).count()
+    }
+
     /// Refuses loads whose replays may take more than `max_memory_gib` together, on as many `threads` as [`Sweep::run`] gets.
     ///
     /// # Errors
@@ -124,7 +148,7 @@ impl Sweep {
         let loads: Vec<(LoadPoint, usize)> = self.grid.loads.iter().map(replayed).collect();
         let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
         let most_seeds = loads.iter().map(|(_, seeds)| *seeds).max().unwrap_or(1);
-        let at_once = threads.min(self.grid.num_configurations().saturating_mul(most_seeds));
+        let at_once = threads.min(self.num_configurations().saturating_mul(most_seeds));
         let requests = loads.iter().map(|(load, _)| source.num_requests(load)).max();
         check_memory(requests.unwrap_or(0), at_once, max_memory_gib)?;
         let summaries: Vec<Summary> = loads.iter().map(|(load, _)| source.summary(load)).collect();
@@ -162,7 +186,7 @@ impl Sweep {
         named.filter(is_path).chain(self.transfers.iter().map(PathBuf::as_path)).chain(others.into_iter().flatten())
     }
 
-    /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
+    /// Runs all configurations, or those of the shard, and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
     /// goes to `finished` as soon as it is there, from any thread. `threads` of 0 is one per core.
     ///
     /// # Errors
@@ -181,8 +205,9 @@ impl Sweep {
         // The loads of a server share its latency model, which is dropped after the last of them.
         let of_server = |(at, server): (usize, &Setting<ServerConfig>)| -> Result<Vec<Row>> {
             let latency = SharedLatency::new();
+            let index = |load_at: usize| at * num_loads + load_at;
             let row = |(load_at, configuration): (usize, Configuration<'_>)| -> Result<Row> {
-                let index = at * num_loads + load_at;
+                let index = index(load_at);
                 if let Some(Some(row)) = known.get(index) {
                     return Ok(row.clone());
                 }
@@ -191,7 +216,8 @@ impl Sweep {
                 finished(&row)?;
                 Ok(row)
             };
-            let configurations: Vec<_> = self.grid.of_server(server).enumerate().collect();
+            let configurations: Vec<_> =
+                self.grid.of_server(server).enumerate().filter(|(load_at, _)| self.runs(index(*load_at))).collect();
             configurations.into_par_iter().with_max_len(1).map(row).collect()
         };
         let servers = self.grid.servers.par_iter().enumerate().with_max_len(1);

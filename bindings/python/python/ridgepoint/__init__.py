@@ -2,7 +2,7 @@
 
 A step is one iteration of an engine such as vLLM: a mixed batch of prefill chunks and decodes, each request with its own KV
 length. `StepModel` predicts its time from a model's ``config.json``, a GPU and vLLM's own engine arguments. `simulate` replays
-whole loads through a model of vLLM's scheduler. `evaluate_serving` compares replays with measured runs.
+whole loads through a model of vLLM's scheduler, `sweep` whole grids of servers and loads. `evaluate_serving` compares replays with measured runs.
 
 >>> import numpy as np
 >>> from ridgepoint import Deployment, StepModel
@@ -36,6 +36,7 @@ from ._replay import (
 )
 from ._server import Server, read_server
 from ._steps import KvCapacity, OperatorEstimate, StepEstimate, StepModel
+from ._sweep import SweepRows, sweep
 
 __all__ = [
     "ClosedLoop",
@@ -70,6 +71,7 @@ __all__ = [
     "StageSummary",
     "StepEstimate",
     "StepModel",
+    "SweepRows",
     "TransferCounters",
     "__version__",
     "evaluate_serving",
@@ -77,4 +79,5 @@ __all__ = [
     "models",
     "read_server",
     "simulate",
+    "sweep",
 ]
