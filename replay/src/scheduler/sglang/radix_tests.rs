@@ -128,9 +128,8 @@ fn compare(case: &Value) -> [usize; 3] {
     let mut early: HashMap<u32, u32> = HashMap::new();
     let mut counts = [0; 3];
     let mut sizes = [i64::from(number(&case["pages"])), 0, 0];
-    let [ops, found, changes, evicted] = ["ops", "found", "sizes", "evicted"].map(|key| case[key].as_array().unwrap());
-    for (at, op) in ops.iter().enumerate() {
-        let op = op.as_array().unwrap();
+    for (at, step) in case["steps"].as_array().unwrap().iter().enumerate() {
+        let op = step[0].as_array().unwrap();
         let mut scripted = Op { op, rules: &mut rules, found: Vec::new() };
         let mut batch = Batch::default();
         of.schedule(&mut scripted, &mut batch, &mut VecDeque::new(), |_, _| {});
@@ -146,7 +145,7 @@ fn compare(case: &Value) -> [usize; 3] {
             "d" => {
                 for slot in &batch.slots {
                     match early.entry(*slot).or_insert(0) {
-                        &mut u32::MAX => drop(of.deliver(*slot, 1, 0)),
+                        &mut u32::MAX => _ = of.deliver(*slot, 1, 0),
                         waiting => *waiting += 1,
                     }
                 }
@@ -155,18 +154,19 @@ fn compare(case: &Value) -> [usize; 3] {
                 of.finish(number(&op[1]));
                 of.drop_finished();
             }
-            "a" => batch.slots.iter().for_each(|slot| drop(early.remove(slot))),
+            "a" => early.retain(|slot, _| !batch.slots.contains(slot)),
             _ => {}
         }
-        let theirs: Vec<u32> = serde_json::from_value(found[at].clone()).unwrap();
+        let theirs: Vec<u32> = serde_json::from_value(step[1].clone()).unwrap();
         let place = || format!("op {at}, {op:?}, of {case}");
         assert_eq!(ours, theirs, "{}", place());
-        let change: [i64; 3] = serde_json::from_value(changes[at].clone()).unwrap();
-        (0..3).for_each(|of| sizes[of] += change[of]);
+        for (size, change) in sizes.iter_mut().zip(step[2].as_array().unwrap()) {
+            *size += change.as_i64().unwrap();
+        }
         let tree = &of.cache.radix.as_ref().unwrap().tree;
         let (evictable, protected) = (i64::from(tree.num_evictable), i64::from(tree.num_protected));
         assert_eq!([i64::from(of.cache.pool.num_free) - evictable, evictable, protected], sizes, "{}", place());
-        let leaves: Vec<[u32; 2]> = serde_json::from_value(evicted[at].clone()).unwrap();
+        let leaves: Vec<[u32; 2]> = serde_json::from_value(step[3].clone()).unwrap();
         let theirs: Vec<u32> = leaves.iter().flat_map(|[first, number]| *first..first + number).collect();
         assert_eq!(pages.evicted(std::mem::take(&mut of.cache.pool.journal)), theirs, "{}", place());
         counts[0] += 1;
@@ -196,5 +196,5 @@ fn the_cache_and_the_queue_are_those_of_sglangs_own_classes() {
     }
     let [ops, places, evicted] = total;
     println!("{ops} ops, {places} places in sorted queues and {evicted} evicted pages are SGLang's");
-    assert!(ops >= 10_000 && places >= 10_000 && evicted >= 2000, "{total:?}");
+    assert!(ops >= 10_000 && places >= 7_000 && evicted >= 3_000, "{total:?}");
 }
