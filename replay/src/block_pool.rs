@@ -18,6 +18,8 @@ pub(super) type BlockHash = u64;
 #[derive(Debug, Clone, Copy)]
 struct Block {
     references: u32,
+    /// A tree of prefixes keeps it, so that it is in no list while no request uses it.
+    is_held: bool,
     hash: BlockHash,
     /// Neighbours in the free queue, if the block is free.
     free: Links,
@@ -54,15 +56,27 @@ pub(super) struct BlockPool {
     cached: HashMap<BlockHash, List<EQUAL>, BuildHasherDefault<AlreadyHashed>>,
     /// Follows the blocks, if a caller asks for it.
     pub(super) lives: Option<Box<BlockLives>>,
+    /// Blocks that a tree took (true) and gave back.
+    #[cfg(test)]
+    pub(super) journal: Vec<(bool, u32)>,
 }
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
         let mut blocks =
-            vec![Block { references: 0, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
+            vec![Block { references: 0, is_held: false, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
         let mut free = List::default();
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
-        BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default(), lives: None }
+        BlockPool {
+            blocks,
+            free,
+            num_free: num_blocks,
+            num_shared: 0,
+            cached: HashMap::default(),
+            lives: None,
+            #[cfg(test)]
+            journal: Vec::new(),
+        }
     }
 
     pub(super) fn num_in_use(&self) -> u32 {
@@ -79,19 +93,42 @@ impl BlockPool {
         self.blocks[block as usize].references == 0
     }
 
-    /// Adds a reference to a cached block.
+    /// Adds a reference to a cached block that a look-up found.
     #[inline]
     pub(super) fn touch(&mut self, block: u32) {
+        self.share(block);
+        if let Some(lives) = &mut self.lives {
+            lives.hit(block);
+        }
+    }
+
+    /// Adds a reference to a cached block.
+    #[inline]
+    pub(super) fn share(&mut self, block: u32) {
         if self.is_free(block) {
-            self.free.unlink(&mut self.blocks, block);
+            if !self.blocks[block as usize].is_held {
+                self.free.unlink(&mut self.blocks, block);
+            }
             self.num_free -= 1;
         } else {
             self.num_shared += 1;
         }
         self.blocks[block as usize].references += 1;
-        if let Some(lives) = &mut self.lives {
-            lives.hit(block);
-        }
+    }
+
+    /// A tree of prefixes keeps a block in use.
+    pub(super) fn hold(&mut self, block: u32) {
+        self.blocks[block as usize].is_held = true;
+        #[cfg(test)]
+        self.journal.push((true, block));
+    }
+
+    /// The tree keeps a block no longer that no request uses.
+    pub(super) fn let_go(&mut self, block: u32) {
+        self.blocks[block as usize].is_held = false;
+        self.free.push(&mut self.blocks, block);
+        #[cfg(test)]
+        self.journal.push((false, block));
     }
 
     /// Takes the block that has been free for longest and evicts its content from the cache.
@@ -124,10 +161,12 @@ impl BlockPool {
     /// Drops a reference. A block without references joins the end of the free queue and stays cached.
     #[inline]
     pub(super) fn release(&mut self, block: u32) {
-        let references = &mut self.blocks[block as usize].references;
-        *references -= 1;
-        if *references == 0 {
-            self.free.push(&mut self.blocks, block);
+        let state = &mut self.blocks[block as usize];
+        state.references -= 1;
+        if state.references == 0 {
+            if !state.is_held {
+                self.free.push(&mut self.blocks, block);
+            }
             self.num_free += 1;
         } else {
             self.num_shared -= 1;

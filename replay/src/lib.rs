@@ -101,6 +101,8 @@ mod observe;
 mod offload;
 mod prefill_time;
 mod prefix;
+mod radix_cache;
+mod radix_tree;
 mod record;
 mod resource;
 mod scheduler;
@@ -132,7 +134,7 @@ pub use offload::{DiskCounters, KvDisk, KvOffload, LoadOrCompute, OffloadCounter
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
 pub use resource::{Resource, ResourceSampler};
 pub use scheduler_options::{SCHEDULER_ARGUMENTS, SchedulerOptions, SchedulingPolicy};
-pub use sglang_options::{SGLANG_SCHEDULER_ARGUMENTS, SglangOptions};
+pub use sglang_options::{SGLANG_SCHEDULER_ARGUMENTS, SglangOptions, SglangPolicy};
 pub use speculation::Speculation;
 pub use spread::{Added, Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
 pub use trtllm_options::{CapacitySchedulerPolicy, ContextChunkingPolicy, TRTLLM_SCHEDULER_ARGUMENTS, TrtllmOptions};

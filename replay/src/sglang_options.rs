@@ -7,6 +7,23 @@ use ridgepoint::sglang_chunk;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Order of waiting requests under SGLang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SglangPolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Longest cached prefix first. Of those whose first 32 tokens are not cached and equal, all but one come last. Beyond 128 requests
+    /// the order stays.
+    Lpm,
+    /// In the order of a walk through the tree of cached prefixes, branches with most requests first.
+    DfsWeight,
+    /// Longest output first.
+    Lof,
+}
+
 arguments! {
     /// Arguments of SGLang's scheduler, under SGLang's names and with its defaults.
     ///
@@ -27,10 +44,18 @@ arguments! {
         Kind::Number(NumberRange::from_zero(1000.0, "")), engines(Engines::SGLANG), value("FACTOR"), default("1");
     scheduler_recv_interval: u32 = 1, "Rounds of decodes after which new requests are taken; a step of prompts counts for all of them",
         Kind::Whole(1, u32::MAX as u64), engines(Engines::SGLANG), default("1");
+    #[serde(skip_serializing_if = "is_fcfs")]
+    schedule_policy: SglangPolicy = SglangPolicy::Fcfs, "Order of waiting requests: first come, first served; longest cached prefix first; branches of the tree of prefixes with most requests first; longest output first",
+        Kind::Name(&["fcfs", "lpm", "dfs-weight", "lof"]), must_be("fcfs, lpm, dfs-weight or lof: random, priority and routing-key are not modelled"), engines(Engines::SGLANG), value("POLICY"), default("fcfs");
     enable_mixed_chunk: bool = false, "Decodes join steps of prompts",
         Kind::Switch, engines(Engines::SGLANG);
     ignore_eos: bool = true, "Requests end at their length alone, as those of benchmarks do: without a prefix cache, admission follows each to its end",
         Kind::Switch, engines(Engines::SGLANG), default("true");
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_fcfs(policy: &SglangPolicy) -> bool {
+    *policy == SglangPolicy::Fcfs
 }
 
 /// The default of `chunked_prefill_size`.

@@ -3,7 +3,12 @@
 use ridgepoint::model::OwnSampling;
 
 use super::block_pool::BlockHash;
+use super::radix_cache::RadixHold;
 use super::waiting::Rank;
+
+/// First tokens by which SGLang's policies tell that a request waits for another (`IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD`,
+/// `managers/schedule_policy.py`, 0.5.9).
+pub(super) const HEAD_TOKENS: u32 = 32;
 
 /// Requests that are counted together: those of a stage with the same sampling parameters of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +36,10 @@ pub(super) struct Slot {
     pub(super) sent: u32,
     /// Tokens whose full blocks are in the prefix cache.
     pub(super) cacheable: u32,
+    /// What the request holds of SGLang's tree of prefixes.
+    pub(super) radix: RadixHold,
+    /// Hash of its first [`HEAD_TOKENS`], if other prompts may share them.
+    pub(super) head: Option<BlockHash>,
     /// Tokens that were computed and then lost in a preemption.
     pub(super) lost: u32,
     /// Number of requests that began to run before it did: the order of the running queue.
@@ -94,6 +103,11 @@ impl Slot {
     /// Whether a step in flight samples one of its tokens.
     pub(super) fn awaits_token(&self) -> bool {
         self.delivered != self.sampled
+    }
+
+    /// Hash of its first [`HEAD_TOKENS`], if other prompts may share them and they are known.
+    pub(super) fn known_head(&self) -> Option<BlockHash> {
+        self.head.filter(|_| self.num_tokens() >= HEAD_TOKENS)
     }
 
     /// Number of known tokens: the prompt and the delivered output.

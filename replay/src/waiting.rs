@@ -71,6 +71,17 @@ impl Waiting {
         self.queue.insert((self.first_turn, rank), slot);
     }
 
+    /// The waiting requests in their order.
+    pub(super) fn entries(&self) -> Vec<(Rank, u32)> {
+        self.queue.iter().map(|((_, rank), slot)| (*rank, *slot)).collect()
+    }
+
+    /// Puts all waiting requests into another order.
+    pub(super) fn reorder(&mut self, sorted: &[(Rank, u32)]) {
+        self.queue = (1..).zip(sorted).map(|(turn, (rank, slot))| ((turn, *rank), *slot)).collect();
+        (self.first_turn, self.last_turn) = (0, sorted.len() as i64);
+    }
+
     /// Removes a request that got its last token after it was preempted.
     pub(super) fn remove(&mut self, slot: u32) {
         self.queue.retain(|_, waiting| *waiting != slot);

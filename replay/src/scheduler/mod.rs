@@ -363,7 +363,7 @@ impl<'a> Scheduler<'a> {
         state.delivered += count;
         #[cfg(test)]
         DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
-        self.cache.computed_prompt(state);
+        self.cache.computed_prompt(state, state.num_tokens() - count);
         let sent = state.send(count, self.config.scheduler.stream_interval);
         (state.delivered, sent, if sent > 0 { state.gap_ns(now_ns) } else { 0 })
     }

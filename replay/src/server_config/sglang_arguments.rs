@@ -94,12 +94,6 @@ pub(super) static SGLANG_ARGUMENTS: &[Argument] = &[
         .engines(Engines::SGLANG)
         .sets("max_num_seqs")
         .default("half the tokens of the KV cache, at most 2048 to 4096"),
-    Argument::new("schedule_policy", Section::Scheduler, "Order of waiting requests; fcfs, first come, first served, is modelled", Kind::Name(&["fcfs"]))
-        .engines(Engines::SGLANG)
-        .sets("scheduling_policy")
-        .must_be("fcfs: lpm, random, dfs-weight, lof, priority and routing-key are not modelled")
-        .value("POLICY")
-        .default("fcfs"),
     Argument::new("disable_overlap_schedule", Section::Scheduler, "Schedule a step only when the one before has ended", Kind::Own(negated))
         .engines(Engines::SGLANG)
         .sets("async_scheduling")
@@ -210,14 +204,14 @@ mod tests {
     #[test]
     fn values_have_the_forms_of_their_fields() {
         let line = json!({"model": "m", "hardware": "h100", "tp-size": 8, "ep": "8", "chunked-prefill-size": "-1", "disable-radix-cache": true,
-                          "disable_overlap_schedule": false, "sampling_defaults": "openai", "schedule-policy": "fcfs", "page-size": 64,
+                          "disable_overlap_schedule": false, "sampling_defaults": "openai", "schedule-policy": "lpm", "page-size": 64,
                           "cuda-graph-bs": "1 2 4", "mem-fraction-static": "0.85"});
         let given = rows().read_all("line", line.as_object().unwrap()).unwrap();
         let expected = json!({"model": "m", "hardware": "h100", "tensor_parallel_size": 8, "enable_expert_parallel": true, "chunked_prefill_size": -1,
                               "enable_prefix_caching": false, "async_scheduling": true, "generation_config": "vllm",
-                              "scheduling_policy": "fcfs", "block_size": 64, "cudagraph_capture_sizes": [1, 2, 4], "gpu_memory_utilization": 0.85});
+                              "schedule_policy": "lpm", "block_size": 64, "cudagraph_capture_sizes": [1, 2, 4], "gpu_memory_utilization": 0.85});
         assert_eq!(Some(given.values()), expected.as_object());
-        let wrong = json!({"model": "m", "hardware": "h100", "schedule-policy": "lpm", "speculative-algorithm": "MEDUSA", "ep-size": 0, "chunked-prefill-size": "x"});
+        let wrong = json!({"model": "m", "hardware": "h100", "schedule-policy": "random", "speculative-algorithm": "MEDUSA", "ep-size": 0, "chunked-prefill-size": "x"});
         assert_eq!(rows().read_all("line", wrong.as_object().unwrap()).unwrap_err().problems().len(), 4);
     }
 }

@@ -5,10 +5,12 @@
 //!
 //! # Approximations
 //! - A request that ends has no row in the step behind its last one. Up to 0.5.18, overlapped scheduling gives it one.
-//! - A retracted request's blocks may still be found in the prefix cache.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 
 mod adder;
+mod policy;
+#[cfg(test)]
+mod radix_tests;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -25,7 +27,7 @@ use crate::{EngineConfig, SglangOptions};
 const FIRST_RATIO: f64 = 0.7;
 const LEAST_RATIO_SHARE: f64 = 0.14;
 const DECAY_STEPS: f64 = 600.0;
-/// Decode steps that fit after a retraction.
+/// Decode steps that fit after a retraction (`SGLANG_RETRACT_DECODE_STEPS`).
 const STEPS_AFTER_RETRACTION: u64 = 20;
 
 /// SGLang's rules, and what they remember between rounds.
@@ -84,16 +86,7 @@ impl Rules for Sglang {
         if self.has_ended {
             (self.has_ended, self.is_full) = (false, false);
         }
-        if of.running.is_empty() {
-            return;
-        }
-        if of.blocks_of_decodes() > of.cache.pool.num_free {
-            of.steady.unsettle(&of.running, &mut of.slots, in_flight);
-            self.retract(of, batch);
-        } else {
-            self.decay();
-        }
-        of.decode_all(batch);
+        self.add_decodes(of, batch, in_flight);
     }
 
     /// New requests are taken in some rounds alone (`recv_skipper`). An idle engine takes them at once.
@@ -160,6 +153,20 @@ impl Sglang {
         }
     }
 
+    /// Adds a decode of every running request that fits.
+    fn add_decodes(&mut self, of: &mut Scheduler<'_>, batch: &mut Batch, in_flight: &mut VecDeque<Box<Batch>>) {
+        if of.running.is_empty() {
+            return;
+        }
+        if of.evict_for_decodes() {
+            self.decay();
+        } else {
+            of.steady.unsettle(&of.running, &mut of.slots, in_flight);
+            self.retract(of, batch);
+        }
+        of.decode_all(batch);
+    }
+
     /// The decodes that join a step of prompts: all, if they may and their blocks are free.
     fn decodes_beside(&self, of: &Scheduler<'_>) -> DecodesBeside {
         if !self.options.enable_mixed_chunk {
@@ -180,12 +187,21 @@ impl Sglang {
         batch: &mut Batch,
         found_cached: &mut dyn FnMut(u32, u32),
     ) {
+        if let Some(slot) = of.chunked {
+            // Others find the chunks before this one.
+            let state = &mut of.slots[slot as usize];
+            of.cache.computed_chunk(state, state.computed);
+        }
+        policy::calc_priority(of, self.options.schedule_policy);
         let page = of.config.block_size;
         let running = of.running.iter().map(|slot| self.lengths(of, *slot)).collect();
         let limits = (self.options.max_prefill_tokens, self.options.chunk());
         let free = u64::from(of.cache.pool.num_free) * u64::from(page);
         let mut adder = PrefillAdder::new((page, free), running, self.new_token_ratio, limits, beside.number);
         let num_running = of.running.len();
+        // Requests of the step with their tokens, for which blocks are allocated together, and how many these are.
+        let mut added: Vec<(u32, u32)> = Vec::new();
+        let mut reserved = 0;
         if let Some(slot) = of.chunked {
             let extend = of.slots[slot as usize].num_tokens() - of.slots[slot as usize].computed;
             let most = of.most_tokens(slot).min(extend);
@@ -193,10 +209,8 @@ impl Sglang {
                 return;
             }
             let tokens = adder.add_chunked(self.lengths(of, slot), extend).min(most);
-            // Others find the chunks before this one.
-            let computed = of.slots[slot as usize].computed;
-            of.cache.cache_shared(&mut of.slots[slot as usize], computed);
-            of.grow_and_put(slot, tokens, batch);
+            reserved += of.blocks_to_go_on(slot, tokens);
+            added.push((slot, tokens));
             if tokens == extend {
                 of.chunked = None;
                 of.running.push(slot);
@@ -224,13 +238,15 @@ impl Sglang {
             if tokens == 0 {
                 break;
             }
-            if of.blocks_to_begin(slot, &prefix, tokens) + beside.blocks > of.cache.pool.num_free {
+            let blocks = of.blocks_to_begin(slot, &prefix, tokens);
+            if blocks + reserved + beside.blocks > of.cache.pool.num_free {
                 stop = Some(Stop::NoToken);
                 break;
             }
             of.waiting.take(turn);
             of.begin(slot, prefix.cached, batch, found_cached);
-            of.grow_and_put(slot, tokens, batch);
+            reserved += blocks - prefix.free_hits;
+            added.push((slot, tokens));
             if tokens < extend {
                 of.chunked = Some(slot);
                 break;
@@ -238,6 +254,7 @@ impl Sglang {
             of.running.push(slot);
         }
         self.is_full |= stop == Some(Stop::NoToken);
+        of.put_prompts(&added, batch);
     }
 
     /// Puts requests back to the end of the queue until the others' decodes fit: those with the fewest output tokens first, and of these
@@ -260,7 +277,8 @@ impl Sglang {
             batch.preempted.push(rank.record);
             of.lose(victim);
             of.waiting.push(victim, rank);
-            if of.blocks_of_decodes() <= of.cache.pool.num_free {
+            of.cache.evict_for(STEPS_AFTER_RETRACTION * of.running.len() as u64);
+            if of.evict_for_decodes() {
                 break;
             }
         }
@@ -282,8 +300,37 @@ impl Scheduler<'_> {
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
+    /// Blocks that the next chunk of a request takes.
+    fn blocks_to_go_on(&self, slot: u32, tokens: u32) -> u32 {
+        let state = &self.slots[slot as usize];
+        self.cache.missing(state, state.computed + tokens)
+    }
+
+    /// Allocates the blocks of a step's requests, of each for so many tokens, and puts them into the step. Before, prefixes are evicted as if each
+    /// began a page (`alloc_paged_token_slots_extend`, `mem_cache/common.py`); a page of one token is counted once (`alloc_token_slots`).
+    fn put_prompts(&mut self, added: &[(u32, u32)], batch: &mut Batch) {
+        let page = u64::from(self.config.block_size);
+        let begun = if page > 1 { page } else { 0 };
+        self.cache.evict_for(added.iter().map(|(_, tokens)| u64::from(*tokens) + begun).sum());
+        for (slot, tokens) in added {
+            self.grow_and_put(*slot, *tokens, batch);
+        }
+    }
+
+    /// Evicts prefixes for the decodes of all running requests (`check_decode_mem`). Returns whether they fit.
+    fn evict_for_decodes(&mut self) -> bool {
+        let blocks = self.blocks_of_decodes();
+        self.cache.evict_for(u64::from(blocks) * u64::from(self.config.block_size));
+        blocks <= self.cache.pool.num_free
+    }
+
     /// Adds a decode of every running request.
     fn decode_all(&mut self, batch: &mut Batch) {
+        // A page for each (`alloc_paged_token_slots_decode`). Prompts of the same step have theirs.
+        let has_its_own = |slot: &&u32| self.slots[**slot as usize].scheduled_at.is_some();
+        let prompts = self.running[self.steady.num_settled..].iter().filter(has_its_own).count();
+        let rows = self.running.len() - prompts;
+        self.cache.evict_for(rows as u64 * u64::from(self.config.block_size));
         self.steady.take_blocks(&mut self.slots, &mut self.cache);
         for index in self.steady.num_settled..self.running.len() {
             let slot = self.running[index];
