@@ -37,6 +37,11 @@ fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
             "vLLM's balancing of data-parallel ranks: the shortest queues, reported every 100 ms",
             RouterKind::VllmDp,
         ),
+        (
+            "trtllm-adp",
+            "TensorRT-LLM's balancing of attention ranks: the fewest prompt tokens in flight among those below an even share",
+            RouterKind::TrtllmAdp,
+        ),
     ])
 }
 

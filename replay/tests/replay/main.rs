@@ -29,6 +29,7 @@ mod kv_capacity;
 mod laws;
 mod observers;
 mod published_loads;
+mod ranks;
 mod scenarios;
 mod serving_decode;
 mod sessions;
