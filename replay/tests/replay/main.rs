@@ -35,4 +35,5 @@ mod serving_decode;
 mod sessions;
 mod speculation;
 mod vllm;
+mod vllm_ranks;
 mod workload_readers;
