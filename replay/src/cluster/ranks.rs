@@ -87,7 +87,7 @@ impl Ranks<'_> {
         let routes = Routes {
             servers: self.servers.start(servers),
             ranks: (0..servers).map(|_| self.router.start(per_server)).collect(),
-            per_server,
+            per_server: self.per_server,
         };
         let rounds = self.lockstep.map(|kind| (0..servers).map(|_| Rounds::new(kind, per_server)).collect());
         super::replay_on(&self.ranks, routes, rounds.unwrap_or_default(), workload, Observers::new(observers))
@@ -99,7 +99,7 @@ impl Ranks<'_> {
 pub(super) struct Routes {
     servers: Started,
     ranks: Vec<Started>,
-    per_server: usize,
+    per_server: u32,
 }
 
 impl Routes {
@@ -115,13 +115,14 @@ impl Routes {
 
     /// Takes the reports of `now_ns`.
     pub(super) fn poll(&mut self, now_ns: u64, of: impl Fn(usize) -> Gauges) {
-        let Routes { servers, ranks, per_server } = self;
+        let Routes { servers, ranks, .. } = self;
+        let per_server = self.per_server as usize;
         let is_due = |router: &Started| router.next_poll_ns().is_some_and(|due_ns| due_ns <= now_ns);
         if is_due(servers) {
-            servers.poll(now_ns, |server| Gauges::of_all((0..*per_server).map(|rank| of(server * *per_server + rank))));
+            servers.poll(now_ns, |server| Gauges::of_all((0..per_server).map(|rank| of(server * per_server + rank))));
         }
         for (server, router) in ranks.iter_mut().enumerate().filter(|(_, router)| is_due(router)) {
-            router.poll(now_ns, |rank| of(server * *per_server + rank));
+            router.poll(now_ns, |rank| of(server * per_server + rank));
         }
     }
 
@@ -130,13 +131,13 @@ impl Routes {
         let server = self.servers.choose(number, request);
         match self.ranks.get_mut(server as usize) {
             None => server,
-            Some(router) => server * self.per_server as u32 + router.choose(number, request),
+            Some(router) => server * self.per_server + router.choose(number, request),
         }
     }
 
     /// The routers that chose a rank, each with what it chose.
     fn of(&mut self, rank: u32) -> impl Iterator<Item = (&mut Started, u32)> {
-        let per_server = self.per_server as u32;
+        let per_server = self.per_server;
         let server = rank / per_server;
         let inner = self.ranks.get_mut(server as usize).map(|router| (router, rank % per_server));
         std::iter::once((&mut self.servers, server)).chain(inner)
