@@ -83,6 +83,11 @@ impl Clock {
         self.host_ns = self.host_ns.saturating_add(host_ns);
     }
 
+    /// Earliest time at which the GPUs can begin a step that the host hands to them now.
+    pub(super) fn next_start_ns(&self) -> u64 {
+        self.host_ns.max(self.gpu_free_ns)
+    }
+
     /// Hands a step of `step_us` to the GPUs, which begin at `not_before_ns` at the earliest.
     #[inline]
     pub(super) fn run(&mut self, step_us: f64, not_before_ns: u64) -> StepTiming {

@@ -89,6 +89,9 @@ impl RequestRecord {
 pub struct EngineCounters {
     /// Steps with at least one request.
     pub steps: u64,
+    /// Steps without requests, in which a data-parallel rank took part because another one had work.
+    #[serde(skip_serializing_if = "ridgepoint::units::is_zero")]
+    pub dummy_steps: u64,
     /// Tokens scheduled in all steps.
     pub scheduled_tokens: u64,
     /// Scheduled prompt tokens, and tokens computed again after a preemption.
@@ -122,6 +125,7 @@ impl EngineCounters {
     #[must_use]
     pub(super) fn with(mut self, other: &EngineCounters) -> Self {
         self.steps += other.steps;
+        self.dummy_steps += other.dummy_steps;
         self.scheduled_tokens += other.scheduled_tokens;
         self.prefill_tokens += other.prefill_tokens;
         self.recomputed_tokens += other.recomputed_tokens;

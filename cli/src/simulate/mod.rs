@@ -18,7 +18,9 @@ use std::thread::ScopedJoinHandle;
 use clap::Args;
 use ridgepoint::latency::FittedBlackBox;
 use ridgepoint_lab::served::Served;
-use ridgepoint_lab::simulate::{Details, FewerTiers, NOISE, Noise, OF_CORRECTION, Server, Simulation, StartReport};
+use ridgepoint_lab::simulate::{
+    Details, FewerTiers, NOISE, Noise, OF_CORRECTION, RanksOfServer, Server, Simulation, StartReport,
+};
 use ridgepoint_replay::export::TokenMeta;
 use ridgepoint_replay::workload::{RecordedContents, check_block_memory, check_memory};
 use ridgepoint_replay::{KvWatch, Observer};
@@ -87,15 +89,17 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
             "--compare-without compares with a server that drafts no tokens: give --speculative-config, too",
         ));
     }
-    if replicas.is_some() && deployment.data_parallel_size > 1 {
-        return Err(Failure::usage(
-            "--replicas and --data-parallel-size together are not modelled: a replica with data-parallel ranks is replayed by one of them",
-        ));
-    }
+    let data_parallel_size = deployment.data_parallel_size;
+    let ranks = RanksOfServer::of(data_parallel_size, steps.engine(), &model);
+    let on_host = [("KV blocks on the host", engine.config.kv_offload.is_some())];
+    let of_one_rank = alone.into_iter().chain(args.output.of_one_server()).chain(on_host);
+    let replicas = replicas::with_ranks(replicas, (ranks, wanted.seed), of_one_rank, &mut warnings)?;
+    // One rank, or all of them, get what clients send.
+    let shares = if replicas.is_some_and(|of| of.ranks.is_some()) { 1 } else { data_parallel_size };
     let compares_tiers = cold.is_none() && replicas.is_none();
     let num_compared = if compares_tiers { FewerTiers::number(&engine.config) } else { 0 } + usize::from(compares);
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
-    let open = || wanted.load.open_if(wanted.seed, deployment.data_parallel_size, &fits);
+    let open = || wanted.load.open_if(wanted.seed, shares, &fits);
     let mut load = open()?;
     check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
@@ -167,7 +171,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         .map(|(cold, held)| cold::report(cold, held, has_sessions))
         .transpose()?;
     let of = Replayed {
-        bench: wanted.bench_run(&model.name, deployment.data_parallel_size),
+        bench: wanted.bench_run(&model.name, shares),
         meta: TokenMeta {
             model: &model.name,
             gpu: &hardware.name,

@@ -1,7 +1,7 @@
-//! Replicas behind a router: their flags, and their lines on a page.
+//! Replicas behind a router and data-parallel ranks: their flags, and their lines on a page.
 
 use clap::Args;
-use ridgepoint_lab::simulate::{Replicas, ReplicasReport};
+use ridgepoint_lab::simulate::{RanksOfServer, Replicas, ReplicasReport};
 use ridgepoint_replay::{Router, RouterKind};
 
 use crate::common::one_of;
@@ -37,6 +37,11 @@ fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
             "vLLM's balancing of data-parallel ranks: the shortest queues, reported every 100 ms",
             RouterKind::VllmDp,
         ),
+        (
+            "trtllm-adp",
+            "TensorRT-LLM's balancing of attention ranks: the fewest prompt tokens in flight among those below an even share",
+            RouterKind::TrtllmAdp,
+        ),
     ])
 }
 
@@ -54,19 +59,62 @@ impl ReplicaArgs {
         if let Some((flag, _)) = with.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::usage(format!("{flag} is of one server alone: leave out {flag}, or --replicas")));
         }
-        Ok(Some(Replicas { count, router: Router { kind: self.router.unwrap_or_default(), seed } }))
+        Ok(Some(Replicas { count, router: Router { kind: self.router.unwrap_or_default(), seed }, ranks: None }))
+    }
+}
+
+/// Adds data-parallel ranks, or says why one of them is replayed for all. `alone` has what is of one engine alone, and whether it is there.
+///
+/// # Errors
+/// Replicas of a server whose ranks cannot be replayed.
+pub fn with_ranks<'a>(
+    replicas: Option<Replicas>,
+    (ranks, seed): (RanksOfServer, u64),
+    alone: impl IntoIterator<Item = (&'a str, bool)>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Replicas>, Failure> {
+    if ranks.count <= 1 {
+        return Ok(replicas);
+    }
+    match alone.into_iter().find(|(_, is_there)| *is_there) {
+        None => {
+            let one = Replicas { count: 1, router: Router { seed, ..Router::default() }, ranks: None };
+            Ok(Some(Replicas { ranks: Some(ranks), ..replicas.unwrap_or(one) }))
+        }
+        Some((what, _)) if replicas.is_some() => Err(Failure::usage(format!(
+            "replicas with data-parallel ranks are not modelled together with {what}: leave out {what}, --replicas or --data-parallel-size"
+        ))),
+        Some((what, _)) => {
+            warnings.push(format!("with {what}, one data-parallel rank is replayed for all"));
+            Ok(None)
+        }
     }
 }
 
 /// Puts the replicas on a page.
 pub fn lay_out(of: &ReplicasReport, page: &mut Page) {
-    let rows = Rows::of((1..).zip(&of.replicas))
-        .left("replica", |(at, _): &(u64, _)| count(*at))
+    let per_replica = of.ranks.map_or(1, |ranks| u64::from(ranks.count));
+    let (heading, is_alone) = match of.ranks {
+        None => ("replica", true),
+        Some(_) if of.replicas.len() as u64 == per_replica => ("rank", true),
+        Some(_) => ("replica.rank", false),
+    };
+    let name = |at: u64| {
+        if is_alone {
+            count(at + 1)
+        } else {
+            format!("{}.{}", count(at / per_replica + 1), count(at % per_replica + 1))
+        }
+    };
+    let rows = Rows::of((0..).zip(&of.replicas))
+        .left(heading, move |(at, _): &(u64, _)| name(*at))
         .right("sent", |(_, of)| count(of.requests))
         .right("found in cache", |(_, of)| shown(of.cached_share, percent))
         .right("GPUs busy", |(_, of)| shown(of.gpu_busy_share, percent))
         .right("most waiting", |(_, of)| count(of.max_waiting))
         .right("E2E mean ms", |(_, of)| number(of.e2e_ms.map(|of| of.mean)))
         .distribution("TTFT mean ms", |(_, of)| of.ttft_ms);
+    let in_lockstep = of.ranks.is_some_and(|ranks| ranks.lockstep.is_some());
+    let rows = if in_lockstep { rows.right("dummy steps", |(_, of)| shown(of.dummy_steps, count)) } else { rows };
     page.rows(&rows, &["p50", "most waiting", "E2E mean ms"]);
 }

@@ -50,6 +50,7 @@ mod outputs;
 mod predict_step;
 #[cfg(feature = "probe")]
 mod probe;
+mod ranks;
 mod real_vllm;
 mod replicas;
 #[cfg(feature = "serve")]

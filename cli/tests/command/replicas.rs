@@ -89,7 +89,8 @@ fn what_is_of_one_server_is_refused() {
     let path = folder.path("trace.json");
     with(&["--trace", &path]).fails(2, &["--trace is of one server alone"]);
     assert!(!std::path::Path::new(&path).exists());
-    with(&["--data-parallel-size", "2"]).fails(2, &["--replicas and --data-parallel-size together are not modelled"]);
+    with(&["--data-parallel-size", "2", "--kv-offloading-size", "10"])
+        .fails(2, &["data-parallel ranks are not modelled together with KV blocks on the host"]);
     with(&["--router", "random"]).fails(2, &["random", "least-requests"]);
     simulated(&[RATE.as_slice(), &["--replicas", "0"]].concat()).fails(2, &["--replicas", "0"]);
     simulated(&[RATE.as_slice(), &["--router", "llm-d"]].concat()).fails(2, &["--replicas"]);

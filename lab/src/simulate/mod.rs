@@ -16,7 +16,7 @@ pub use details::Details;
 pub use disk::DiskReport;
 pub use noise::{NOISE, Noise, OF_CORRECTION};
 pub use offload::OffloadReport;
-pub use replicas::{ReplicaReport, Replicas, ReplicasReport};
+pub use replicas::{RanksOfServer, ReplicaReport, Replicas, ReplicasReport};
 pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};
 pub use sessions::{SessionReport, Turns};
 pub use speculation::{DraftedLoad, SpeculationReport};

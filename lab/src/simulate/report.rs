@@ -9,12 +9,12 @@ use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
 use ridgepoint_replay::{
     Cluster, ClusterReplay, ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics,
-    LoadState, Metrics, NoisySteps, Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
+    LoadState, Metrics, NoisySteps, Observer, Ranks, Replay, Router, Spread, SpreadSampler, StageMetrics, replay,
 };
 use serde::Serialize;
 
 use super::offload::OffloadReport;
-use super::replicas::{Replicas, ReplicasReport};
+use super::replicas::{RanksOfServer, Replicas, ReplicasReport};
 use super::sessions::SessionReport;
 use super::speculation::{SpeculationReport, widen};
 use super::start::{ServerStart, StartReport};
@@ -96,13 +96,14 @@ impl Server<'_> {
                     None => replay(sampled, engine, workload, &mut watching)?,
                     Some(of) => {
                         let replayed = self.cluster(of, workload, &mut watching)?;
-                        replicas = Some(ReplicasReport::of(of.router.kind, &replayed));
+                        replicas = Some(ReplicasReport::of(&of, &replayed));
                         replayed.all
                     }
                 };
                 replay.check_clock()?;
                 let trend = replay.queue_trend();
-                let notes = replay.notes(engine, trend.as_ref());
+                let mut notes = replay.notes(engine, trend.as_ref());
+                notes.extend(self.replicas.and_then(|of| of.ranks).map(|ranks| ranks.remark()));
                 (replay, trend, notes, None)
             }
             Some(cold) => {
@@ -124,7 +125,12 @@ impl Server<'_> {
         Ok(ReplayedLoad { metrics, replay, held, replicas, load_state, load_kind, notes, spread, extrapolated })
     }
 
-    /// Replays a load on replicas, each with noise of its own.
+    /// Whether all data-parallel ranks are replayed, not one for all.
+    fn has_ranks(&self) -> bool {
+        self.replicas.is_some_and(|of| of.ranks.is_some())
+    }
+
+    /// Replays a load on replicas and their ranks, each with noise of its own.
     fn cluster(
         &self,
         of: Replicas,
@@ -135,11 +141,16 @@ impl Server<'_> {
             let seed = self.seed.wrapping_add(u64::from(at));
             self.noise_sigma.map(|sigma| NoisySteps::new(self.steady(), sigma, seed)).transpose()
         };
-        let noisy: Vec<_> = (0..of.count).map(noisy).collect::<ridgepoint::Result<_>>()?;
+        let noisy: Vec<_> = (0..of.num_engines()).map(noisy).collect::<ridgepoint::Result<_>>()?;
         let timed = noisy.iter().map(|noisy| noisy.as_ref().map_or(self.steady(), |noisy| noisy));
-        let replicas = timed.map(|latency| (latency, &self.engine.config)).collect();
-        let cluster = Cluster { replicas, router: of.router };
-        cluster.replay(workload, observers)
+        let engines = timed.map(|latency| (latency, &self.engine.config)).collect();
+        let Some(ranks) = of.ranks else {
+            return Cluster { replicas: engines, router: of.router }.replay(workload, observers);
+        };
+        let RanksOfServer { count: per_server, router: kind, lockstep } = ranks;
+        let router = Router { kind, seed: self.seed };
+        let ranks = Ranks { ranks: engines, per_server, lockstep, router, servers: of.router };
+        ranks.replay(workload, observers)
     }
 
     /// The report of a replayed load, with the warnings that are known so far.
@@ -186,10 +197,14 @@ impl Server<'_> {
             intervals,
             interval_coverage: self.fitted.is_none().then_some(coverage),
             stages: of.metrics.run_and_stages().cloned().collect(),
-            all_replicas: AllReplicas::of(self.deployment, &of.metrics.run),
+            all_replicas: AllReplicas::of(self.deployment, &of.metrics.run).filter(|_| !self.has_ranks()),
             replicas: of.replicas.clone(),
             load_state: of.load_state,
-            counters: Counters::new(of.replay.counters, &self.engine.config, self.replicas.map_or(1, |of| of.count)),
+            counters: Counters::new(
+                of.replay.counters,
+                &self.engine.config,
+                self.replicas.map_or(1, |of| of.num_engines()),
+            ),
             cold: None,
             sessions: None,
             kv_offload: None,
@@ -243,10 +258,10 @@ pub struct Simulation {
     pub interval_coverage: Option<IntervalCoverage>,
     /// The whole run, then its stages.
     pub stages: Vec<StageMetrics>,
-    /// Rates of all replicas, if there are several; the stages are those of one.
+    /// Rates of all data-parallel ranks, if one of several is replayed for all; the stages are those of that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_replicas: Option<AllReplicas>,
-    /// Each replica, if several share the load behind a router; the stages and counters are those of all of them.
+    /// Each replica, or each data-parallel rank, if several share the load; the stages and counters are those of all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasReport>,
     /// Whether the server keeps up with the load, by the trend of its queue; `None` for a load that is too short to show it.

@@ -1,5 +1,5 @@
 //! Several engines behind a router: replicas of one server that share a load. `router` chooses an engine for each request, `prefixes` knows
-//! what was sent where. The engines are those of a replay of one server, each with its own clock, queues and KV cache.
+//! what was sent where, `ranks` has the engines of a server with data-parallel ranks. The engines are those of a replay of one server, each with its own clock, queues and KV cache.
 //!
 //! Everything happens in the order of time: an engine goes on only when no request can reach it before, and a router knows what has
 //! ended by then, but for steps that end while their engine's host is busy with the next: of these it hears a round later. One seed gives
@@ -8,6 +8,7 @@
 
 mod kv_costs;
 mod prefixes;
+mod ranks;
 mod router;
 
 use std::cmp::Reverse;
@@ -22,7 +23,9 @@ use super::gaps::new_histogram;
 use super::observe::{Observer, Observers};
 use super::record::{EngineCounters, Replay};
 use crate::workload::{Workload, WorkloadRequest};
+use ranks::{Rounds, Routes};
 
+pub use ranks::{Lockstep, Ranks};
 pub use router::{Router, RouterKind};
 
 /// Most replicas of a cluster.
@@ -37,6 +40,18 @@ pub(super) struct Gauges {
     pub(super) waiting: u32,
     /// Share of the KV blocks that requests hold.
     pub(super) kv_use: f64,
+}
+
+impl Gauges {
+    /// Those of a server's ranks together.
+    fn of_all(ranks: impl ExactSizeIterator<Item = Gauges>) -> Self {
+        let count = ranks.len().max(1) as f64;
+        ranks.fold(Gauges::default(), |all, of| Gauges {
+            running: all.running + of.running,
+            waiting: all.waiting + of.waiting,
+            kv_use: all.kv_use + of.kv_use / count,
+        })
+    }
 }
 
 /// Replicas behind a router. Each has a latency model and an engine of its own, so that they may be unlike each other.
@@ -101,31 +116,40 @@ impl Cluster<'_> {
     /// # Errors
     /// Those of [`replay`](super::replay); `ErrorKind::InvalidArgument` without replicas or with more than 4,096 of them.
     pub fn replay(&self, workload: &mut dyn Workload, observers: &mut [&mut dyn Observer]) -> Result<ClusterReplay> {
-        let count = self.replicas.len();
-        if count == 0 || count > MAX_REPLICAS {
-            return Err(Error::invalid_argument("replicas", count, format!("must be from 1 to {MAX_REPLICAS}")));
-        }
-        let mut watching = Some(Observers::new(observers));
-        let engines = self.replicas.iter().map(|(latency, config)| {
-            Engine::new(
-                true,
-                *latency,
-                config,
-                Inbox::default(),
-                watching.take().unwrap_or_else(|| Observers::new(&mut [])),
-            )
-        });
-        let engines = engines.collect::<Result<Vec<_>>>()?;
-        let mut running = Running {
-            next_ns: vec![None; count],
-            router: self.router.start(count),
-            engines,
-            told: BinaryHeap::new(),
-            replica_of: Vec::new(),
-        };
-        running.run(workload)?;
-        running.finished()
+        let routes = Routes::to(self.router.start(self.replicas.len()));
+        replay_on(&self.replicas, routes, Vec::new(), workload, Observers::new(observers))
     }
+}
+
+/// Replays `workload` on engines. There are `rounds` for each server whose engines run in lockstep.
+fn replay_on<'a>(
+    engines: &'a [(&'a dyn LatencyModel, &'a EngineConfig)],
+    routes: Routes,
+    rounds: Vec<Rounds>,
+    workload: &mut dyn Workload,
+    observers: Observers<'a>,
+) -> Result<ClusterReplay> {
+    let count = engines.len();
+    if count == 0 || count > MAX_REPLICAS {
+        return Err(Error::invalid_argument("replicas", count, format!("must be from 1 to {MAX_REPLICAS}")));
+    }
+    let mut watching = Some(observers);
+    let engines = engines.iter().map(|(latency, config)| {
+        let watching = watching.take().unwrap_or_else(|| Observers::new(&mut []));
+        Engine::new(true, *latency, config, Inbox::default(), watching)
+    });
+    let engines = engines.collect::<Result<Vec<_>>>()?;
+    let mut running = Running {
+        next_ns: vec![None; count],
+        per_server: count.checked_div(rounds.len()).unwrap_or(1),
+        rounds,
+        routes,
+        engines,
+        told: BinaryHeap::new(),
+        replica_of: Vec::new(),
+    };
+    running.run(workload)?;
+    running.finished()
 }
 
 /// A replay of replicas in its middle.
@@ -133,7 +157,10 @@ struct Running<'a> {
     engines: Vec<Engine<'a, Inbox>>,
     /// When each engine goes on.
     next_ns: Vec<Option<u64>>,
-    router: router::Started,
+    routes: Routes,
+    /// The rounds of each server whose engines run in lockstep, and the number of these.
+    rounds: Vec<Rounds>,
+    per_server: usize,
     /// What clients have not been told yet.
     told: BinaryHeap<Reverse<Told>>,
     replica_of: Vec<u32>,
@@ -147,9 +174,9 @@ impl Running<'_> {
             let arrival_ns = workload.next_arrival_ns();
             let told_ns = self.told.peek().map(|Reverse(of)| of.now_ns);
             let Some(now_ns) = [engine_ns, arrival_ns, told_ns].into_iter().flatten().min() else { return Ok(()) };
-            if let Some(poll_ns) = self.router.next_poll_ns().filter(|poll_ns| *poll_ns <= now_ns) {
+            if let Some(poll_ns) = self.routes.next_poll_ns().filter(|poll_ns| *poll_ns <= now_ns) {
                 let engines = &self.engines;
-                self.router.poll(poll_ns, |replica| engines[replica].gauges(poll_ns));
+                self.routes.poll(poll_ns, |replica| engines[replica].gauges(poll_ns));
             } else if told_ns == Some(now_ns) {
                 if let Some(Reverse(of)) = self.told.pop() {
                     self.tell(of, workload);
@@ -166,9 +193,9 @@ impl Running<'_> {
     fn tell(&mut self, of: Told, workload: &mut dyn Workload) {
         let replica = self.replica_of[of.number as usize];
         match of.ended {
-            None => self.router.began(replica, of.number),
+            None => self.routes.began(replica, of.number),
             Some(stage) => {
-                self.router.ended(replica, of.number);
+                self.routes.ended(replica, of.number);
                 workload.finished(of.now_ns, stage, of.number);
             }
         }
@@ -190,21 +217,38 @@ impl Running<'_> {
                 "the workload announced a request but returned none".to_owned(),
             )]));
         };
-        let replica = self.router.choose(number, &request);
+        let replica = self.routes.choose(number, &request);
         self.replica_of.push(replica);
         let inbox = &mut self.engines[replica as usize].workload;
         inbox.numbers.push(number);
         inbox.sent.push_back(request);
-        self.next_ns[replica as usize] = self.engines[replica as usize].next_ns();
+        self.look_at(replica as usize);
         Ok(())
     }
 
     fn go_on(&mut self, replica: usize) -> Result<()> {
-        let engine = &mut self.engines[replica];
-        engine.iterate()?;
-        self.told.extend(engine.workload.told.drain(..).map(Reverse));
-        self.next_ns[replica] = engine.next_ns();
+        let server = replica / self.per_server;
+        let first = server * self.per_server;
+        match self.rounds.get_mut(server) {
+            None => {
+                self.engines[replica].iterate()?;
+            }
+            Some(rounds) => rounds.go_on(replica - first, &mut self.engines[first..first + self.per_server])?,
+        }
+        for replica in first..first + self.per_server {
+            self.told.extend(self.engines[replica].workload.told.drain(..).map(Reverse));
+            self.look_at(replica);
+        }
         Ok(())
+    }
+
+    /// Asks an engine when it goes on.
+    fn look_at(&mut self, replica: usize) {
+        let engine = &self.engines[replica];
+        self.next_ns[replica] = match self.rounds.get(replica / self.per_server) {
+            None => engine.next_ns(),
+            Some(rounds) => rounds.next_ns(replica % self.per_server, engine),
+        };
     }
 
     fn finished(self) -> Result<ClusterReplay> {

@@ -37,6 +37,9 @@ pub enum RouterKind {
     Dynamo,
     /// vLLM's own balancing of data-parallel ranks: the shortest queues, which are reported every 100 ms.
     VllmDp,
+    /// TensorRT-LLM's attention data parallelism: of replicas with fewer requests than an even share or than the fullest one, the one with the
+    /// fewest prompt tokens in flight.
+    TrtllmAdp,
 }
 
 /// A router: its rule, and the seed of its random choices.
@@ -89,6 +92,8 @@ impl Router {
             gauges: vec![Gauges::default(); replicas],
             prefixes: Prefixes::new(replicas, if self.kind == RouterKind::Dynamo { usize::MAX } else { MOST_BLOCKS }),
             sessions: HashMap::new(),
+            prompt_tokens: vec![0; replicas],
+            prompts: HashMap::new(),
             sent: 0,
             poll_ns,
             polled_ns: 0,
@@ -110,6 +115,9 @@ pub(super) struct Started {
     prefixes: Prefixes,
     /// The replica of each session.
     sessions: HashMap<u32, u32>,
+    /// Prompt tokens in flight at each replica, and those of each request, where the rule asks for them.
+    prompt_tokens: Vec<u64>,
+    prompts: HashMap<u32, u32>,
     sent: usize,
     /// Time between reports.
     poll_ns: Option<u64>,
@@ -145,6 +153,7 @@ impl Started {
             RouterKind::LlmD => self.by_scores(request),
             RouterKind::Dynamo => self.fewest_blocks(request),
             RouterKind::VllmDp => self.shortest_queues(),
+            RouterKind::TrtllmAdp => self.fewest_tokens(),
         };
         self.sent += 1;
         self.in_flight[replica] += 1;
@@ -152,6 +161,10 @@ impl Started {
             RouterKind::CacheAware | RouterKind::LlmD => self.prefixes.send(replica),
             RouterKind::Dynamo => {
                 self.costs.send(replica, number, self.prompt(request), self.prefixes.known(replica));
+            }
+            RouterKind::TrtllmAdp => {
+                self.prompts.insert(number, request.num_prompt_tokens);
+                self.prompt_tokens[replica] += u64::from(request.num_prompt_tokens);
             }
             _ => {}
         }
@@ -163,6 +176,7 @@ impl Started {
         let replica = replica as usize;
         self.in_flight[replica] -= 1;
         self.costs.ended(replica, number);
+        self.prompt_tokens[replica] -= self.prompts.remove(&number).map_or(0, u64::from);
     }
 
     /// The `number`-th request has its first token: the replica's cache has its prompt, and events tell Dynamo so.
@@ -236,6 +250,17 @@ impl Started {
         // The client's guess until the next report.
         self.gauges[replica].waiting += 1;
         replica
+    }
+
+    /// # Source
+    /// TensorRT-LLM 1.2 (`_torch/pyexecutor`), its balancing of attention ranks. There the ranks count the requests that they have in each
+    /// iteration, and those that came since are spread together, the longest first.
+    fn fewest_tokens(&self) -> usize {
+        let (count, all) = (self.in_flight.len() as u32, self.in_flight.iter().sum::<u32>());
+        let most = self.in_flight.iter().copied().max().unwrap_or(0);
+        let target = (all + 1).div_ceil(count).max(most);
+        let below = (0..self.in_flight.len()).filter(|at| self.in_flight[*at] < target);
+        below.min_by_key(|at| (self.prompt_tokens[*at], self.in_flight[*at])).unwrap_or(0)
     }
 
     /// The least of costs, drawn among equals.

@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod round;
 mod step;
 mod transfers;
 
@@ -14,6 +15,7 @@ use hdrhistogram::Histogram;
 use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
 use ridgepoint::{Error, Request, Result};
+pub(super) use round::Joined;
 
 use super::batch::{Batch, Scheduled};
 use super::block_lives::BlockLives;
@@ -112,6 +114,8 @@ pub(super) struct Engine<'a, W: Workload> {
     reads_without_progress: u64,
     /// The queues of the last step that was scheduled.
     scheduled: Queues,
+    /// A step that waits for those of other ranks.
+    planned: Option<step::Planned>,
 }
 
 impl<'a, W: Workload> Engine<'a, W> {
@@ -163,6 +167,7 @@ impl<'a, W: Workload> Engine<'a, W> {
             host,
             depth,
             scheduled: Queues::default(),
+            planned: None,
         })
     }
 
@@ -188,6 +193,11 @@ impl<'a, W: Workload> Engine<'a, W> {
             tokens_come_together: !self.config.tokens_come_alone(),
             offload,
         }
+    }
+
+    /// The times of its steps.
+    pub(super) fn latency(&self) -> &'a dyn LatencyModel {
+        self.latency
     }
 
     /// When the engine goes on, ns: now if it has work, else once the next request reaches it; `None` without one. Requests that are sent later
@@ -216,10 +226,7 @@ impl<'a, W: Workload> Engine<'a, W> {
     /// # Errors
     /// Those of [`replay`].
     pub(super) fn iterate(&mut self) -> Result<bool> {
-        self.send_until(self.clock.now_ns())?;
-        if self.rules.receives(self.in_flight.len() < self.depth, self.scheduler.is_idle()) {
-            self.admit()?;
-        }
+        self.receive()?;
         if self.in_flight.len() < self.depth && !self.scheduler.is_idle() {
             let room = match self.schedule()? {
                 Scheduled::Step => self.depth,
@@ -244,6 +251,16 @@ impl<'a, W: Workload> Engine<'a, W> {
         let next_ns = self.next_visible_ns();
         self.clock.wait_until(next_ns.unwrap_or(0));
         Ok(next_ns.is_some())
+    }
+
+    /// Takes the requests that have come by now, if the engine does so in this iteration.
+    #[inline]
+    fn receive(&mut self) -> Result<()> {
+        self.send_until(self.clock.now_ns())?;
+        if self.rules.receives(self.in_flight.len() < self.depth, self.scheduler.is_idle()) {
+            self.admit()?;
+        }
+        Ok(())
     }
 
     /// Admits every request that has reached the engine by now.

@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use ridgepoint::latency::Queues;
+use ridgepoint::model::OwnSampling;
 use ridgepoint::{Error, Result, Step};
 
 use super::super::batch::{Batch, Scheduled};
@@ -14,12 +15,61 @@ use super::super::scheduler::Scheduler;
 use super::Engine;
 use crate::workload::Workload;
 
+/// A step that is scheduled, and that the GPUs have not begun.
+#[derive(Debug)]
+pub(super) struct Planned {
+    batch: Box<Batch>,
+    scheduled_ns: u64,
+    queues: Queues,
+    /// Earliest time at which it can begin.
+    pub(super) not_before_ns: u64,
+    /// Its time by the latency model.
+    pub(super) step_us: f64,
+}
+
+/// The outcome of [`Engine::plan`].
+pub(super) enum Plan {
+    Step(Planned),
+    /// None, and why.
+    Without(Scheduled),
+}
+
+/// The step that was scheduled last, and its records.
+#[inline]
+fn step_of<'a>(
+    scheduler: &'a Scheduler<'_>,
+    own_sampling: &'a [OwnSampling],
+    block_size: u32,
+    batch: &'a Batch,
+) -> (Step<'a>, &'a [u32]) {
+    let (requests, records) = scheduler.steady.step(batch);
+    let shared_kv_tokens = scheduler.cache.pool.num_shared * u64::from(block_size);
+    (Step::from(requests).with_shared_kv_tokens(shared_kv_tokens).with_own_sampling(own_sampling), records)
+}
+
 impl<W: Workload> Engine<'_, W> {
+    /// Schedules a step if there is work for one, and hands it to the GPUs.
+    ///
+    /// # Errors
+    /// A step whose time is negative or no number.
+    #[inline]
+    pub(super) fn schedule(&mut self) -> Result<Scheduled> {
+        match self.plan()? {
+            Plan::Without(why) => Ok(why),
+            Plan::Step(step) => {
+                let timing = self.clock.run(step.step_us, step.not_before_ns);
+                self.begin(step, &timing);
+                Ok(Scheduled::Step)
+            }
+        }
+    }
+
     /// Schedules a step if there is work for one.
     ///
     /// # Errors
     /// A step whose time is negative or no number.
-    pub(super) fn schedule(&mut self) -> Result<Scheduled> {
+    #[inline]
+    pub(super) fn plan(&mut self) -> Result<Plan> {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
         if let Some(lives) = &mut self.scheduler.cache.pool.lives {
@@ -44,10 +94,11 @@ impl<W: Workload> Engine<'_, W> {
             if self.scheduler.offload.is_some() {
                 batch.end_ns = self.launch(&mut batch);
                 self.in_flight.push_back(batch);
-                return Ok(Scheduled::Nothing);
+                return Ok(Plan::Without(Scheduled::Nothing));
             }
             self.spare.push(batch);
-            return Ok(if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing });
+            let why = if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
+            return Ok(Plan::Without(why));
         }
         let queues = Queues {
             num_running: self.scheduler.running.len() as u32,
@@ -58,19 +109,27 @@ impl<W: Workload> Engine<'_, W> {
         self.scheduled = queues;
         self.clock.schedule(&queues);
         let not_before_ns = if self.scheduler.offload.is_some() { self.launch(&mut batch) } else { 0 };
-        let (requests, records) = self.scheduler.steady.step(&batch);
-        let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
         if self.is_sampling_own {
             self.scheduler.own_sampling(&batch, &mut self.own_sampling);
         }
-        let step = Step::from(requests).with_shared_kv_tokens(shared_kv_tokens).with_own_sampling(&self.own_sampling);
-        let step_us = self.latency.step_time_us(&step);
+        let step_us = {
+            let (step, _) = step_of(&self.scheduler, &self.own_sampling, self.config.block_size, &batch);
+            self.latency.step_time_us(&step)
+        };
         if step_us.is_nan() || step_us < 0.0 {
             let reason = "must be a number of at least 0, as the latency model promises";
             return Err(Error::invalid_argument("step_time_us", step_us, reason));
         }
-        let StepTiming { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
+        Ok(Plan::Step(Planned { batch, scheduled_ns, queues, not_before_ns, step_us }))
+    }
+
+    /// A step that was planned begins on the GPUs.
+    #[inline]
+    pub(super) fn begin(&mut self, planned: Planned, timing: &StepTiming) {
+        let Planned { mut batch, scheduled_ns, queues, .. } = planned;
+        let StepTiming { start_ns, end_ns, busy_ns } = *timing;
         if self.observers.want(Events::STEPS) {
+            let (step, records) = step_of(&self.scheduler, &self.own_sampling, self.config.block_size, &batch);
             self.observers.report(&Event::Step(StepEvent {
                 index: self.scheduler.counters.steps - 1,
                 scheduled_ns,
@@ -93,7 +152,6 @@ impl<W: Workload> Engine<'_, W> {
         }
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
-        Ok(Scheduled::Step)
     }
 
     /// Ends a step: delivers its tokens and removes finished requests.

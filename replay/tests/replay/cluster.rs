@@ -10,7 +10,7 @@ use crate::cases::Case;
 use crate::laws::case;
 use crate::loads::load;
 
-const ALL: [RouterKind; 8] = [
+const ALL: [RouterKind; 9] = [
     RouterKind::RoundRobin,
     RouterKind::LeastRequests,
     RouterKind::PowerOfTwo,
@@ -19,6 +19,7 @@ const ALL: [RouterKind; 8] = [
     RouterKind::LlmD,
     RouterKind::Dynamo,
     RouterKind::VllmDp,
+    RouterKind::TrtllmAdp,
 ];
 
 fn cluster<'a>(latency: &'a dyn LatencyModel, config: &'a EngineConfig, count: usize, kind: RouterKind) -> Cluster<'a> {
@@ -36,7 +37,7 @@ fn kind() -> impl Strategy<Value = RouterKind> {
 
 /// The sender of a request that is refused hears of it at once in a replay of one server, and behind an iteration in a cluster, which
 /// matters where it sends another one then.
-fn is_heard_in_time(case: &Case) -> bool {
+pub fn is_heard_in_time(case: &Case) -> bool {
     let is_too_long = |of: &WorkloadRequest| of.num_prompt_tokens + of.num_output_tokens > case.config.max_model_len;
     case.concurrency.is_none() || !case.requests.iter().any(is_too_long)
 }
@@ -118,6 +119,11 @@ fn routers_follow_their_rules() {
     // All prompts begin alike: the first replica has them all, until 65 more are in flight there than elsewhere.
     let many = sent(&on_texts(80, 1, 100), 2, RouterKind::CacheAware).replica_of;
     assert!(many[..65].iter().all(|of| *of == 0) && many[65] == 1, "{many:?}");
+    // A short prompt leaves its replica the fewest tokens, but not more requests than an even share.
+    let mut short = on_texts(6, 1, 10);
+    short[1].num_prompt_tokens = 10;
+    short[3].num_prompt_tokens = 600;
+    assert_eq!(sent(&short, 3, RouterKind::TrtllmAdp).replica_of, [0, 1, 2, 1, 0, 2]);
     // vLLM counts its guess until the next report, so that requests within 100 ms spread.
     assert_eq!(sent(&requests, 3, RouterKind::VllmDp).replica_of[..6], [0, 1, 2, 0, 1, 2]);
 }
