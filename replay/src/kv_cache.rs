@@ -4,6 +4,8 @@
 //! gets blocks and which one is preempted for them. Under SGLang a tree of prefixes ([`RadixCache`]) stands where vLLM's pool finds hashes.
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+use std::ops::Range;
+
 use super::block_pool::{BlockHash, BlockPool};
 use super::config::{EngineConfig, OtherBlocks};
 use super::engine_rules::EngineRules;
@@ -216,6 +218,13 @@ impl KvCache {
 /// Those of a waiting request's first `most` blocks that the cache may hold: what others may share, or all that it had once itself.
 fn num_shareable(state: &Slot, most: u32) -> usize {
     if state.was_preempted { most as usize } else { state.hashes.len().min(most as usize) }
+}
+
+/// Appends the hashes of a request's blocks.
+pub(super) fn hash_blocks(state: &Slot, blocks: Range<usize>, hashes: &mut Vec<BlockHash>) {
+    let own = blocks.start.max(state.hashes.len())..blocks.end;
+    hashes.extend(state.hashes.iter().take(blocks.end).skip(blocks.start));
+    hashes.extend(own.map(|index| hash_own(state.rank.record, index)));
 }
 
 /// Hash of the `index`-th block of a request.

@@ -5,7 +5,7 @@
 //! (`mem_cache/common.py`) of 0.5.9. `tests/fixtures/sglang_radix/make.py` writes what these do in random cases.
 
 use super::block_pool::{BlockHash, BlockPool};
-use super::kv_cache::hash_of;
+use super::kv_cache::hash_blocks;
 use super::radix_tree::{ROOT, RadixTree};
 use super::slot::Slot;
 
@@ -33,22 +33,18 @@ pub(super) struct RadixCache {
     page: u32,
     found: u32,
     hashes: Vec<BlockHash>,
-    matched: Vec<u32>,
+    held: Vec<u32>,
 }
 
 impl RadixCache {
     pub(super) fn new(page: u32) -> Self {
-        RadixCache { tree: RadixTree::new(), page, found: ROOT, hashes: Vec::new(), matched: Vec::new() }
-    }
-
-    fn hash(&mut self, state: &Slot, num_pages: usize) {
-        self.hashes.clear();
-        self.hashes.extend((0..num_pages).map(|index| hash_of(state, index)));
+        RadixCache { tree: RadixTree::new(), page, found: ROOT, hashes: Vec::new(), held: Vec::new() }
     }
 
     /// Looks up the first pages of a request. Appends the blocks of those that the tree has.
     pub(super) fn find(&mut self, state: &Slot, num_pages: usize, blocks: &mut Vec<u32>) {
-        self.hash(state, num_pages);
+        self.hashes.clear();
+        hash_blocks(state, 0..num_pages, &mut self.hashes);
         self.found = self.tree.match_prefix(&self.hashes, blocks);
     }
 
@@ -63,20 +59,16 @@ impl RadixCache {
         state.radix = RadixHold { node: self.found, num_pages: to_u32(num_pages), has_prompt: false };
     }
 
-    /// Gives the tree the whole pages of a request's first `num_tokens`. Those that the tree has already take the place of its own.
+    /// Gives the tree the whole pages of a request's first `num_tokens`. Those that it has already take the place of the request's own.
     pub(super) fn cache_unfinished(&mut self, pool: &mut BlockPool, state: &mut Slot, num_tokens: u32) {
-        let num_pages = self.insert(pool, state, num_tokens);
-        self.matched.clear();
-        let node = self.tree.match_prefix(&self.hashes, &mut self.matched);
-        let own = state.blocks.iter_mut().zip(&self.matched).skip(state.radix.num_pages as usize);
-        for (own, block) in own {
-            if *own != *block {
-                pool.release(std::mem::replace(own, *block));
-                pool.share(*block);
-            }
+        let (node, num_pages) = self.insert(pool, state, num_tokens);
+        let own = state.blocks.iter_mut().skip(state.radix.num_pages as usize);
+        for (own, block) in own.zip(&self.held) {
+            pool.release(std::mem::replace(own, *block));
+            pool.share(*block);
         }
-        self.tree.unlock(state.radix.node);
         self.tree.lock(node);
+        self.tree.unlock(state.radix.node);
         (state.radix.node, state.radix.num_pages) = (node, to_u32(num_pages));
     }
 
@@ -99,14 +91,21 @@ impl RadixCache {
         self.tree.unlock(std::mem::take(&mut state.radix).node);
     }
 
-    fn insert(&mut self, pool: &mut BlockPool, state: &Slot, num_tokens: u32) -> usize {
-        let num_pages = state.blocks.len().min((num_tokens / self.page) as usize);
-        self.hash(state, num_pages);
-        let held = self.tree.insert(&self.hashes, &state.blocks);
-        for block in state.blocks.iter().take(num_pages).skip(held) {
+    /// Gives the tree the pages that it has not from this request. Returns the node of the last one, and the number of the request's pages in it;
+    /// `held` has the blocks of those that it had from others.
+    fn insert(&mut self, pool: &mut BlockPool, state: &Slot, num_tokens: u32) -> (u32, usize) {
+        let RadixHold { node, num_pages, .. } = state.radix;
+        let start = num_pages as usize;
+        let blocks = state.blocks.get(start..state.blocks.len().min((num_tokens / self.page) as usize));
+        let blocks = blocks.unwrap_or_default();
+        self.hashes.clear();
+        hash_blocks(state, start..start + blocks.len(), &mut self.hashes);
+        self.held.clear();
+        let node = self.tree.insert(node, &self.hashes, blocks, &mut self.held);
+        for block in blocks.iter().skip(self.held.len()) {
             pool.hold(*block);
         }
-        num_pages
+        (node, start + blocks.len())
     }
 
     /// Evicts at least `num_tokens`, whole nodes at a time, if fewer are allocatable at once: not only those that lack.

@@ -66,42 +66,47 @@ impl RadixTree {
         self.clock
     }
 
-    /// Walks along the prefix that the tree shares with `hashes`, which uses its nodes, and splits a node that has more pages than it. Returns
-    /// the last node and the number of pages; `visit` gets those of each node.
-    fn walk(&mut self, hashes: &[BlockHash], mut visit: impl FnMut(&[Page])) -> (u32, usize) {
+    /// Walks on from a node along the prefix that the tree shares with `hashes`, which uses the nodes up to its end, and splits a node that has more
+    /// pages than it. Appends its blocks. Returns the last node.
+    fn walk(&mut self, start: u32, hashes: &[BlockHash], blocks: &mut Vec<u32>) -> u32 {
         let used = self.tick();
-        let (mut node, mut shared) = (ROOT, 0);
-        while let Some(child) = hashes.get(shared).and_then(|first| self.by_first.get(first)).copied() {
+        let mut before = start;
+        while before != ROOT {
+            self.set_used(before, used);
+            before = self.nodes[before as usize].parent;
+        }
+        let (mut node, mut left) = (start, hashes);
+        while let Some(child) = left.first().and_then(|first| self.by_first.get(first)).copied() {
             self.set_used(child, used);
             let pages = &self.nodes[child as usize].pages;
-            let equal = pages.iter().zip(&hashes[shared..]).take_while(|(page, hash)| page.hash == **hash).count();
-            visit(&pages[..equal]);
-            shared += equal;
+            let equal = pages.iter().zip(left).take_while(|(page, hash)| page.hash == **hash).count();
+            blocks.extend(pages[..equal].iter().map(|page| page.block));
+            left = &left[equal..];
             node = if equal < pages.len() { self.split(child, equal) } else { child };
         }
-        (node, shared)
+        node
     }
 
     /// Appends the blocks of the longest prefix of `hashes` that the tree holds, and returns its last node.
     pub(super) fn match_prefix(&mut self, hashes: &[BlockHash], blocks: &mut Vec<u32>) -> u32 {
-        self.walk(hashes, |pages| blocks.extend(pages.iter().map(|page| page.block))).0
+        self.walk(ROOT, hashes, blocks)
     }
 
-    /// Adds pages whose prefix the tree may hold already. Returns how many of them it held.
-    pub(super) fn insert(&mut self, hashes: &[BlockHash], blocks: &[u32]) -> usize {
-        let (parent, shared) = self.walk(hashes, |_| {});
-        let pages = hashes.iter().zip(blocks).skip(shared).map(|(hash, block)| Page { hash: *hash, block: *block });
-        let pages: Vec<Page> = pages.collect();
-        if let Some(first) = pages.first().map(|page| page.hash) {
-            self.num_evictable += u32::try_from(pages.len()).unwrap_or(u32::MAX);
-            let used = self.tick();
-            let node = self.add(Node { parent, pages, used, place: used, ..Node::default() });
-            self.by_first.insert(first, node);
-            self.nodes[parent as usize].num_children += 1;
-            self.list(parent);
-            self.list(node);
-        }
-        shared
+    /// Adds pages behind a node. Appends to `held` the blocks of those that the tree held already, and returns the node of the last page.
+    pub(super) fn insert(&mut self, start: u32, hashes: &[BlockHash], blocks: &[u32], held: &mut Vec<u32>) -> u32 {
+        let before = held.len();
+        let parent = self.walk(start, hashes, held);
+        let new = hashes.iter().zip(blocks).skip(held.len() - before);
+        let pages: Vec<Page> = new.map(|(hash, block)| Page { hash: *hash, block: *block }).collect();
+        let Some(first) = pages.first().map(|page| page.hash) else { return parent };
+        self.num_evictable += u32::try_from(pages.len()).unwrap_or(u32::MAX);
+        let used = self.tick();
+        let node = self.add(Node { parent, pages, used, place: used, ..Node::default() });
+        self.by_first.insert(first, node);
+        self.nodes[parent as usize].num_children += 1;
+        self.list(parent);
+        self.list(node);
+        node
     }
 
     /// Keeps the pages up to a node for one more request.
@@ -214,11 +219,17 @@ mod tests {
         (blocks, node)
     }
 
+    fn insert(tree: &mut RadixTree, hashes: &[BlockHash], blocks: &[u32]) -> Vec<u32> {
+        let mut held = Vec::new();
+        tree.insert(ROOT, hashes, blocks, &mut held);
+        held
+    }
+
     #[test]
     fn a_prefix_is_found_and_the_leaf_that_was_used_least_recently_is_evicted_whole() {
         let mut tree = RadixTree::new();
-        assert_eq!(tree.insert(&[1, 2, 3], &[10, 11, 12]), 0);
-        assert_eq!(tree.insert(&[1, 2, 4], &[20, 21, 22]), 2, "the pages of the first stay");
+        assert!(insert(&mut tree, &[1, 2, 3], &[10, 11, 12]).is_empty());
+        assert_eq!(insert(&mut tree, &[1, 2, 4], &[20, 21, 22]), [10, 11], "the pages of the first stay");
         assert_eq!(found(&mut tree, &[1, 2, 4, 9]).0, [10, 11, 22]);
         assert_eq!(found(&mut tree, &[7]), (vec![], ROOT));
         assert_eq!(tree.num_evictable, 4);
@@ -232,7 +243,7 @@ mod tests {
     #[test]
     fn a_lock_keeps_the_pages_up_to_its_node() {
         let mut tree = RadixTree::new();
-        tree.insert(&[1, 2, 3], &[10, 11, 12]);
+        insert(&mut tree, &[1, 2, 3], &[10, 11, 12]);
         let (_, node) = found(&mut tree, &[1, 2]);
         tree.lock(node);
         assert_eq!((tree.num_evictable, tree.num_protected), (1, 2));

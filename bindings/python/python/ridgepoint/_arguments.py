@@ -202,8 +202,6 @@ class Scheduler(Arguments):
     """Most requests that run at once; divided among the replicas of the attention part. Defaults to half the tokens of the KV cache, at
     most 2048 to 4096.
     """
-    schedule_policy: Literal["fcfs"] | None = None
-    """Order of waiting requests; fcfs, first come, first served, is modelled. Defaults to fcfs."""
     disable_overlap_schedule: str | None = None
     """Schedule a step only when the one before has ended. Defaults to false."""
     disable_radix_cache: str | None = None
@@ -230,6 +228,10 @@ class Scheduler(Arguments):
     """Factor on the share of output tokens that admission keeps KV cache for. Defaults to 1."""
     scheduler_recv_interval: int | None = None
     """Rounds of decodes after which new requests are taken; a step of prompts counts for all of them. Defaults to 1."""
+    schedule_policy: Literal["fcfs", "lpm", "dfs-weight", "lof"] | None = None
+    """Order of waiting requests: first come, first served; longest cached prefix first; branches of the tree of prefixes with most requests
+    first; longest output first. Defaults to fcfs.
+    """
     enable_mixed_chunk: bool | None = None
     """Decodes join steps of prompts."""
     ignore_eos: bool | None = None
