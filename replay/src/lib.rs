@@ -113,7 +113,9 @@ mod trtllm_options;
 mod waiting;
 
 pub use block_lives::BlockStats;
-pub use cluster::{Cluster, ClusterReplay, Router, RouterKind};
+pub use cluster::{
+    Cluster, ClusterReplay, Disaggregated, DisaggregatedReplay, KvTransfer, KvTransferRecord, Router, RouterKind,
+};
 pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;

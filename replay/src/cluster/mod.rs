@@ -6,6 +6,7 @@
 //! the same bytes.
 #![expect(clippy::indexing_slicing, reason = "replicas and requests are numbered within their lists")]
 
+mod disaggregated;
 mod kv_costs;
 mod prefixes;
 mod router;
@@ -23,6 +24,7 @@ use super::observe::{Observer, Observers};
 use super::record::{EngineCounters, Replay};
 use crate::workload::{Workload, WorkloadRequest};
 
+pub use disaggregated::{Disaggregated, DisaggregatedReplay, KvTransfer, KvTransferRecord};
 pub use router::{Router, RouterKind};
 
 /// Most replicas of a cluster.
