@@ -4,7 +4,7 @@ use ridgepoint_lab::simulate::{GIVEN, Simulation};
 use ridgepoint_replay::StageMetrics;
 use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
-use super::{cold, kv_metrics, offload, replicas, sessions, speculation};
+use super::{cold, kv_metrics, offload, pools, replicas, sessions, speculation};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -39,6 +39,10 @@ impl Report for Simulation {
         page.blank();
         if let Some(of) = &self.replicas {
             replicas::lay_out(of, page);
+            page.blank();
+        }
+        if let Some(of) = &self.pools {
+            pools::lay_out(of, page);
             page.blank();
         }
         engine_lines(self, page);
