@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Command, FromArgMatches};
+use clap::{Arg, Args, Command, FromArgMatches};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint_lab::served::Served;
 use ridgepoint_lab::simulate::{KvWay, Pools, PoolsReport};
@@ -147,9 +147,11 @@ impl PoolArgs {
 /// Flags of a server in one text, by the names of their arguments.
 fn flags_of(flag: &str, text: Option<&str>) -> Result<Map<String, Value>, Failure> {
     let words: Vec<OsString> = launch_words(text.unwrap_or_default()).into_iter().map(OsString::from).collect();
-    let command = Command::new("pool").no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
-    // A server needs a model, which the flags beside this text name.
-    let words = [OsString::from("--config=of-the-command")].into_iter().chain(with_two_dashes(&words));
+    let log = Arg::new("engine_log").long("engine-log");
+    let command = Command::new("pool").arg(log).no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
+    // A server needs a model and a GPU, which the flags beside this text name. Another file of its own would be given twice.
+    let beside = ["--config=beside", "--engine-log=beside"].map(OsString::from);
+    let words = beside.into_iter().chain(with_two_dashes(&words));
     let found =
         ServerArgs::augment_args(command).try_get_matches_from(words).and_then(|of| ServerArgs::from_arg_matches(&of));
     let server = found.map_err(|error| {
@@ -172,6 +174,7 @@ pub fn lay_out(of: &PoolsReport, page: &mut Page) {
         .right("most waiting", |(_, of)| count(of.max_waiting))
         .right("most KV in use", |(_, of)| shown(of.peak_kv_share, percent));
     page.rows(&rows, &["busiest", "most waiting", "most running"]);
+    page.blank();
     let rows = Rows::of([
         ("transfer", of.transfer_ms),
         ("prompt computed until it is there", of.after_prompt_ms),

@@ -139,6 +139,7 @@ fn engine_lines(of: &Simulation, page: &mut Page) {
         None => "never looked up".to_owned(),
         Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
     };
-    let peak = share(shares.peak_kv_share);
-    page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
+    // Pools have a share each.
+    let peak = shares.peak_kv_share.map(|share| format!("at most {} in use; ", percent(share))).unwrap_or_default();
+    page.paragraph("KV cache   ", &format!("{peak}prefix cache: {cache}"));
 }

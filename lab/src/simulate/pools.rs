@@ -119,7 +119,7 @@ impl KvWay {
                     let network = of.network.map(|network| network.unidirectional_bytes_per_s);
                     network.ok_or_else(|| {
                         let problem = format!(
-                            "no link is known that joins all {gpus} GPUs, and {} has no [network] in its file: give --kv-transfer-bandwidth",
+                            "no NVLink joins all {gpus} GPUs, and {} has no [network] in its file: give --kv-transfer-bandwidth",
                             of.name
                         );
                         Error::invalid("the pools of prefill and decode replicas", vec![problem])
