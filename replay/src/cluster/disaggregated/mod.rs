@@ -182,3 +182,49 @@ impl Disaggregated<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ridgepoint::Deployment;
+    use ridgepoint::latency::FixedLatency;
+
+    use super::*;
+    use crate::workload::{ClosedLoop, RequestShape};
+    use crate::{EngineRules, RouterKind, SglangOptions, TrtllmOptions};
+
+    #[test]
+    fn fast_forwarding_changes_nothing() {
+        let latency =
+            FixedLatency { step_us: 700.0, scheduling_us: 40.0, output_token_us: 9.0, ..FixedLatency::default() };
+        let rules = [
+            EngineRules::Vllm,
+            EngineRules::Sglang(SglangOptions { chunked_prefill_size: 64, ..SglangOptions::default() }),
+            EngineRules::Trtllm(TrtllmOptions::default()),
+        ];
+        for rules in rules {
+            // Decode replicas run short of blocks.
+            let small = EngineConfig { rules, ..EngineConfig::new(&Deployment::default(), 1400, 90) };
+            let of = Disaggregated {
+                prefill: vec![(&latency, &small); 2],
+                decode: vec![(&latency, &small); 2],
+                prefill_router: Router { kind: RouterKind::LeastRequests, seed: 1 },
+                decode_router: Router { kind: RouterKind::PowerOfTwo, seed: 1 },
+                transfer: KvTransfer {
+                    bytes_per_token: 1e5,
+                    prefill_bytes_per_s: 2e10,
+                    decode_bytes_per_s: 1e10,
+                    latency_us: 20.0,
+                },
+            };
+            let run = |fast_forward| {
+                let mut load = ClosedLoop::new(24, 200, RequestShape::new(330, 120)).expect("a load");
+                of.replay_at(fast_forward, &mut load, &mut []).expect("a replay")
+            };
+            let (fast, slow) = (run(true), run(false));
+            assert_eq!((&fast.all.records, &fast.transfers), (&slow.all.records, &slow.transfers), "{rules:?}");
+            assert_eq!((&fast.decode, &fast.all.inter_token_ns), (&slow.decode, &slow.all.inter_token_ns), "{rules:?}");
+            let preempts = fast.decode.iter().any(|of| of.preemptions > 0);
+            assert!(preempts || !rules.is_vllm(), "blocks are not short");
+        }
+    }
+}
