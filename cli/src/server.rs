@@ -48,6 +48,19 @@ impl ServerArgs {
         ServerArgs { config, serve_command, flags }
     }
 
+    /// The same server with further flags, which override those that are given.
+    #[must_use]
+    pub fn with(&self, flags: Map<String, Value>) -> Self {
+        let mut given = self.flags.given.clone();
+        given.extend(flags);
+        ServerArgs::new(self.config.clone(), self.serve_command.clone(), Flags::of(given))
+    }
+
+    /// The flags that were given.
+    pub fn into_flags(self) -> Map<String, Value> {
+        self.flags.given
+    }
+
     /// Finds model and GPU, checks the server and builds its step model; with remarks. Arguments that are not given are those of `logged`.
     /// `outputs` keep off its files.
     ///

@@ -26,7 +26,8 @@ pub(super) struct Batch {
     pub(super) is_alone: bool,
     /// Whether it has a request. Only an engine with a host's tier keeps iterations without any.
     pub(super) is_step: bool,
-    /// Slots whose loads from the host, and whose last stores, the engine saw end when it launched this step.
+    /// Slots whose loads from the host, and whose last stores, the engine saw end when it launched this step. Where KV moves between engines,
+    /// `loaded` has records whose content it saw to be there.
     pub(super) loaded: Vec<u32>,
     pub(super) stored: Vec<u32>,
 }

@@ -63,8 +63,10 @@ pub(super) struct BlockPool {
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
-        let mut blocks =
-            vec![Block { references: 0, is_held: false, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
+        let mut blocks = vec![
+            Block { references: 0, is_held: false, hash: 0, free: Links::ALONE, equal: Links::ALONE };
+            num_blocks as usize
+        ];
         let mut free = List::default();
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool {

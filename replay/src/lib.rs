@@ -115,7 +115,10 @@ mod trtllm_options;
 mod waiting;
 
 pub use block_lives::BlockStats;
-pub use cluster::{Cluster, ClusterReplay, Lockstep, MAX_REPLICAS, Ranks, Router, RouterKind};
+pub use cluster::{
+    Cluster, ClusterReplay, Disaggregated, DisaggregatedReplay, KvTransfer, KvTransferRecord, Lockstep, MAX_REPLICAS,
+    Ranks, Router, RouterKind,
+};
 pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, MAX_GPU_BLOCKS};
 pub use distribution::Distribution;

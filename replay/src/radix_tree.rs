@@ -233,7 +233,8 @@ mod tests {
         assert_eq!(found(&mut tree, &[1, 2, 4, 9]).0, [10, 11, 22]);
         assert_eq!(found(&mut tree, &[7]), (vec![], ROOT));
         assert_eq!(tree.num_evictable, 4);
-        let blocks = |pages: Option<Vec<Page>>| pages.map(|pages| pages.iter().map(|page| page.block).collect::<Vec<_>>());
+        let blocks =
+            |pages: Option<Vec<Page>>| pages.map(|pages| pages.iter().map(|page| page.block).collect::<Vec<_>>());
         assert_eq!(blocks(tree.evict_leaf()), Some(vec![12]));
         assert_eq!(blocks(tree.evict_leaf()), Some(vec![22]));
         assert_eq!(blocks(tree.evict_leaf()), Some(vec![10, 11]), "a parent is a leaf once its children are gone");

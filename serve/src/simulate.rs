@@ -153,6 +153,7 @@ fn replayed(
         seed: wanted.seed,
         cold: None,
         replicas: None,
+        pools: None,
     };
     let mut timeline = wanted.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
     let mut watch = wanted.kv_metrics.then(KvWatch::default);

@@ -7,6 +7,7 @@ mod files;
 mod kv_metrics;
 mod load;
 mod offload;
+mod pools;
 mod replicas;
 mod sessions;
 mod speculation;
@@ -23,7 +24,7 @@ use ridgepoint_lab::simulate::{
 };
 use ridgepoint_replay::export::TokenMeta;
 use ridgepoint_replay::workload::{RecordedContents, check_block_memory, check_memory};
-use ridgepoint_replay::{KvWatch, Observer};
+use ridgepoint_replay::{KvWatch, Observer, Router, RouterKind};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
@@ -33,6 +34,7 @@ use crate::server::ServerArgs;
 use cold::ColdArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+use pools::PoolArgs;
 use replicas::ReplicaArgs;
 
 /// The arguments of `simulate`.
@@ -60,6 +62,8 @@ pub struct Simulate {
     #[command(flatten)]
     replicas: ReplicaArgs,
     #[command(flatten)]
+    pools: PoolArgs,
+    #[command(flatten)]
     cold: ColdArgs,
     #[command(flatten)]
     output: OutputArgs,
@@ -76,11 +80,21 @@ fn noise(text: &str) -> Result<Noise, String> {
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let wanted = args.load.read()?;
     let alone = [("--cold", args.cold.is_given()), ("--compare-without", args.compare_without)];
-    let replicas = args.replicas.read(wanted.seed, alone.into_iter().chain(args.output.of_one_server()))?;
+    let of_one_server = || alone.into_iter().chain(args.output.of_one_server());
+    let replicas = args.replicas.read(wanted.seed, of_one_server())?;
+    if args.pools.is_given() {
+        let of_file = [("--latency", args.latency.is_some())];
+        replicas::alone("--prefill-replicas", of_one_server().chain(of_file))?;
+    }
     let mut outputs = Outputs::new(common, args.output.force);
-    let (served, engine, mut warnings) =
-        args.server.open(&args.prediction.options(common)?, args.prediction.logged()?, &mut outputs)?;
-    let title = served.title();
+    let options = args.prediction.options(common)?;
+    let of_decode = args.pools.of_decode(&args.server)?;
+    let (served, mut engine, mut warnings) = of_decode.open(&options, args.prediction.logged()?, &mut outputs)?;
+    let prefill = args.pools.of_prefill(&args.server)?;
+    let prefill = prefill.map(|of| of.open(&options, args.prediction.logged()?, &mut outputs)).transpose()?;
+    let rule = |kind: Option<RouterKind>| Router { kind: kind.unwrap_or_default(), seed: wanted.seed };
+    let pools = prefill.map(|of| args.pools.open(of, (&served, &mut engine), &mut warnings)).transpose()?;
+    let title = pools.as_ref().map_or_else(|| served.title(), |pools| pools.title(&served.title()));
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
     let compares = args.compare_without;
@@ -92,11 +106,12 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let data_parallel_size = deployment.data_parallel_size;
     let ranks = RanksOfServer::of(data_parallel_size, steps.engine(), &model);
     let on_host = [("KV blocks on the host", engine.config.kv_offload.is_some())];
-    let of_one_rank = alone.into_iter().chain(args.output.of_one_server()).chain(on_host);
+    let of_one_rank = of_one_server().chain(on_host);
     let replicas = replicas::with_ranks(replicas, (ranks, wanted.seed), of_one_rank, &mut warnings)?;
     // One rank, or all of them, get what clients send.
     let shares = if replicas.is_some_and(|of| of.ranks.is_some()) { 1 } else { data_parallel_size };
-    let compares_tiers = cold.is_none() && replicas.is_none();
+    let has_one = replicas.is_none() && pools.is_none();
+    let compares_tiers = cold.is_none() && has_one;
     let num_compared = if compares_tiers { FewerTiers::number(&engine.config) } else { 0 } + usize::from(compares);
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || wanted.load.open_if(wanted.seed, shares, &fits);
@@ -135,6 +150,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         seed: wanted.seed,
         cold: cold.as_ref(),
         replicas,
+        pools: pools.as_ref().map(|pools| pools.of((rule(args.pools.prefill_router()), rule(args.replicas.router())))),
     };
     let num_requests = load.summary.requests as u64 * (1 + num_compared as u64);
     let bar = progress::bar(num_requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
@@ -142,12 +158,12 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut watch = args.output.kv_metrics.then(KvWatch::default);
     let mut answered = AnsweredRequests(bar.clone());
     let mut observers = collected.observers();
-    if replicas.is_none() {
+    if has_one {
         observers.push(&mut answered);
     }
     observers.extend(watch.as_mut().map(|watch| watch as &mut dyn Observer));
     let has_sessions = load.summary.sessions.is_some();
-    let mut counted = FinishedRequests { workload: &mut *load.workload, bar: replicas.map(|_| bar.clone()) };
+    let mut counted = FinishedRequests { workload: &mut *load.workload, bar: (!has_one).then(|| bar.clone()) };
     let mut sent = RecordedContents::of(&mut counted, args.output.needs_contents());
     let with_tier = |tier| server.with_tier(tier, &mut *open()?.workload, &mut [&mut AnsweredRequests(bar.clone())]);
     // A second thread replays the load with fewer tiers, for comparison.

@@ -1,6 +1,6 @@
 //! Replicas behind a router and data-parallel ranks: their flags, and their lines on a page.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use ridgepoint_lab::simulate::{RanksOfServer, Replicas, ReplicasReport};
 use ridgepoint_replay::{Router, RouterKind};
 
@@ -10,16 +10,18 @@ use crate::text::{Page, Rows, count, number, percent, shown};
 
 /// Several replicas of the server.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("several").multiple(true).args(["replicas", "decode_replicas"]))]
 pub struct ReplicaArgs {
     /// Replicas of the server that share the load behind --router; each has the GPUs of the deployment
     #[arg(long, value_name = "N", help_heading = "Replicas", value_parser = clap::value_parser!(u32).range(1..=4096))]
     replicas: Option<u32>,
-    /// Rule by which a request's replica is chosen [default: round-robin]
-    #[arg(long, value_name = "RULE", help_heading = "Replicas", requires = "replicas", value_parser = router())]
+    /// Rule by which a request's replica is chosen, or its decode replica of --decode-replicas [default: round-robin]
+    #[arg(long, value_name = "RULE", help_heading = "Replicas", requires = "several", value_parser = router())]
     router: Option<RouterKind>,
 }
 
-fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
+/// Reads a rule.
+pub fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
     one_of([
         ("round-robin", "One after the other", RouterKind::RoundRobin),
         ("least-requests", "The fewest requests in flight, by the router's own count", RouterKind::LeastRequests),
@@ -46,6 +48,11 @@ fn router() -> impl clap::builder::TypedValueParser<Value = RouterKind> {
 }
 
 impl ReplicaArgs {
+    /// The rule that is given.
+    pub fn router(&self) -> Option<RouterKind> {
+        self.router
+    }
+
     /// The replicas, if there are several; `with` has flags that go with one server alone, and whether they are given.
     ///
     /// # Errors
@@ -56,27 +63,25 @@ impl ReplicaArgs {
         with: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<Option<Replicas>, Failure> {
         let Some(count) = self.replicas.filter(|count| *count > 1) else { return Ok(None) };
-        if let Some((flag, _)) = with.into_iter().find(|(_, is_given)| *is_given) {
-            return Err(Failure::usage(format!("{flag} is of one server alone: leave out {flag}, or --replicas")));
-        }
+        alone("--replicas", with)?;
         Ok(Some(Replicas { count, router: Router { kind: self.router.unwrap_or_default(), seed }, ranks: None }))
     }
 }
 
-/// Adds data-parallel ranks, or says why one of them is replayed for all. `alone` has what is of one engine alone, and whether it is there.
+/// Adds data-parallel ranks, or says why one of them is replayed for all. `with` has what is of one engine alone, and whether it is there.
 ///
 /// # Errors
 /// Replicas of a server whose ranks cannot be replayed.
 pub fn with_ranks<'a>(
     replicas: Option<Replicas>,
     (ranks, seed): (RanksOfServer, u64),
-    alone: impl IntoIterator<Item = (&'a str, bool)>,
+    with: impl IntoIterator<Item = (&'a str, bool)>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Replicas>, Failure> {
     if ranks.count <= 1 {
         return Ok(replicas);
     }
-    match alone.into_iter().find(|(_, is_there)| *is_there) {
+    match with.into_iter().find(|(_, is_there)| *is_there) {
         None => {
             let one = Replicas { count: 1, router: Router { seed, ..Router::default() }, ranks: None };
             Ok(Some(Replicas { ranks: Some(ranks), ..replicas.unwrap_or(one) }))
@@ -88,6 +93,19 @@ pub fn with_ranks<'a>(
             warnings.push(format!("with {what}, one data-parallel rank is replayed for all"));
             Ok(None)
         }
+    }
+}
+
+/// Refuses flags that go with one server alone; `with` has them, and whether they are given, beside `several`.
+///
+/// # Errors
+/// The first that is given.
+pub fn alone<'a>(several: &str, with: impl IntoIterator<Item = (&'a str, bool)>) -> Result<(), Failure> {
+    match with.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("{flag} is of one server alone: leave out {flag}, or {several}")))
+        }
+        None => Ok(()),
     }
 }
 

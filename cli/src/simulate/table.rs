@@ -4,7 +4,7 @@ use ridgepoint_lab::simulate::{GIVEN, Simulation};
 use ridgepoint_replay::StageMetrics;
 use ridgepoint_replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 
-use super::{cold, kv_metrics, offload, replicas, sessions, speculation};
+use super::{cold, kv_metrics, offload, pools, replicas, sessions, speculation};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -39,6 +39,10 @@ impl Report for Simulation {
         page.blank();
         if let Some(of) = &self.replicas {
             replicas::lay_out(of, page);
+            page.blank();
+        }
+        if let Some(of) = &self.pools {
+            pools::lay_out(of, page);
             page.blank();
         }
         engine_lines(self, page);
@@ -135,6 +139,7 @@ fn engine_lines(of: &Simulation, page: &mut Page) {
         None => "never looked up".to_owned(),
         Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
     };
-    let peak = share(shares.peak_kv_share);
-    page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
+    // Pools have a share each.
+    let peak = shares.peak_kv_share.map(|share| format!("at most {} in use; ", percent(share))).unwrap_or_default();
+    page.paragraph("KV cache   ", &format!("{peak}prefix cache: {cache}"));
 }

@@ -14,6 +14,7 @@ use ridgepoint_replay::{
 use serde::Serialize;
 
 use super::offload::OffloadReport;
+use super::pools::{Pools, PoolsReport};
 use super::replicas::{RanksOfServer, Replicas, ReplicasReport};
 use super::sessions::SessionReport;
 use super::speculation::{SpeculationReport, widen};
@@ -42,6 +43,8 @@ pub struct Server<'a> {
     pub cold: Option<&'a ServerStart>,
     /// Replicas of it that share the load; `None` for one server.
     pub replicas: Option<Replicas>,
+    /// Pools that prefill and decode apart, of which it is a decode replica; `None` where each replica does both.
+    pub pools: Option<Pools<'a>>,
 }
 
 /// A replayed load.
@@ -54,6 +57,8 @@ pub struct ReplayedLoad {
     pub held: Option<HeldReport>,
     /// What each replica did, if there are several.
     replicas: Option<ReplicasReport>,
+    /// What each pool did, if prefill and decode are apart.
+    pools: Option<PoolsReport>,
     /// Whether the server keeps up with the load, if that is long enough to show it.
     load_state: Option<LoadState>,
     /// How it sends its requests, if that shows.
@@ -89,12 +94,17 @@ impl Server<'_> {
             watching.push(&mut **observer);
         }
         let engine = &self.engine.config;
-        let mut replicas = None;
+        let (mut replicas, mut pools) = (None, None);
         let (replay, trend, notes, held) = match self.cold {
             None => {
-                let replay = match self.replicas {
-                    None => replay(sampled, engine, workload, &mut watching)?,
-                    Some(of) => {
+                let replay = match (self.pools, self.replicas) {
+                    (Some(of), _) => {
+                        let replayed = self.disaggregated(&of, workload, &mut watching)?;
+                        pools = Some(PoolsReport::of(&of, (self.deployment, engine), &replayed));
+                        replayed.all
+                    }
+                    (None, None) => replay(sampled, engine, workload, &mut watching)?,
+                    (None, Some(of)) => {
                         let replayed = self.cluster(of, workload, &mut watching)?;
                         replicas = Some(ReplicasReport::of(&of, &replayed));
                         replayed.all
@@ -122,7 +132,7 @@ impl Server<'_> {
         let load_state = trend.map(|trend| trend.state());
         let load_kind = trend.map(|trend| trend.load_kind());
         let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
-        Ok(ReplayedLoad { metrics, replay, held, replicas, load_state, load_kind, notes, spread, extrapolated })
+        Ok(ReplayedLoad { metrics, replay, held, replicas, pools, load_state, load_kind, notes, spread, extrapolated })
     }
 
     /// Whether all data-parallel ranks are replayed, not one for all.
@@ -153,15 +163,26 @@ impl Server<'_> {
         ranks.replay(workload, observers)
     }
 
+    fn counters(&self, replay: &Replay) -> Counters {
+        let pools = self.pools.map(|of| of.num_prefill + of.num_decode);
+        let replicas = pools.or(self.replicas.map(|of| of.num_engines())).unwrap_or(1);
+        let counters = Counters::new(replay.counters, &self.engine.config, replicas);
+        // The pools' caches are of two sizes.
+        Counters { peak_kv_share: counters.peak_kv_share.filter(|_| self.pools.is_none()), ..counters }
+    }
+
     /// The report of a replayed load, with the warnings that are known so far.
     pub fn report(&self, load: &str, of: &ReplayedLoad, mut warnings: Vec<String>) -> Simulation {
         warnings.extend(of.notes.iter().cloned());
+        warnings.extend(of.pools.as_ref().map(|of| of.note.clone()));
         warnings.extend(of.extrapolated.clone().filter(|_| self.fitted.is_none()));
         let correction = self.latency.steps().correction().filter(|_| self.fitted.is_none());
         let engine = self.latency.steps().engine();
         let coverage = IntervalCoverage::of(engine, &self.hardware.name, of.load_kind, correction.is_some());
         let correction = CorrectionInfo::of(correction);
-        let mut intervals = self.fitted.is_none().then(|| Intervals::of(&of.spread, &coverage));
+        // Those of steps of both pools together are not known.
+        let has_intervals = self.fitted.is_none() && self.pools.is_none();
+        let mut intervals = has_intervals.then(|| Intervals::of(&of.spread, &coverage));
         if let (Some(intervals), Some(speculation)) = (&mut intervals, &self.engine.speculation) {
             widen(intervals, speculation);
             warnings.push(
@@ -195,16 +216,13 @@ impl Server<'_> {
             noise_sigma: self.noise_sigma,
             correction,
             intervals,
-            interval_coverage: self.fitted.is_none().then_some(coverage),
+            interval_coverage: has_intervals.then_some(coverage),
             stages: of.metrics.run_and_stages().cloned().collect(),
             all_replicas: AllReplicas::of(self.deployment, &of.metrics.run).filter(|_| !self.has_ranks()),
             replicas: of.replicas.clone(),
+            pools: of.pools.clone(),
             load_state: of.load_state,
-            counters: Counters::new(
-                of.replay.counters,
-                &self.engine.config,
-                self.replicas.map_or(1, |of| of.num_engines()),
-            ),
+            counters: self.counters(&of.replay),
             cold: None,
             sessions: None,
             kv_offload: None,
@@ -264,6 +282,9 @@ pub struct Simulation {
     /// Each replica, or each data-parallel rank, if several share the load; the stages and counters are those of all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasReport>,
+    /// The pools, if prefill and decode are apart; the deployment and the engine are those of a decode replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pools: Option<PoolsReport>,
     /// Whether the server keeps up with the load, by the trend of its queue; `None` for a load that is too short to show it.
     pub load_state: Option<LoadState>,
     /// Counts of the engine.

@@ -222,7 +222,7 @@ impl Point<'_> {
         }
         let replayed = match self.replicas() {
             Replicas { count: 1, .. } => replay(latency, config, &mut workload, &mut watching),
-            Replicas { count, router } => {
+            Replicas { count, router, .. } => {
                 let one: (&dyn LatencyModel, &EngineConfig) = (latency, config);
                 let router = Router { seed: load.seed, ..router };
                 let cluster = Cluster { replicas: vec![one; count as usize], router };

@@ -15,5 +15,5 @@ pub(super) fn read(keys: &Keys<'_>) -> Replicas {
     let kind = keys.read("router", "the name of a router, as docs/replicas.md lists them", |value| {
         RouterKind::deserialize(value).ok()
     });
-    Replicas { count: count.unwrap_or(1), router: Router { kind: kind.unwrap_or_default(), seed: 0 } }
+    Replicas { count: count.unwrap_or(1), router: Router { kind: kind.unwrap_or_default(), seed: 0 }, ranks: None }
 }

@@ -6,6 +6,7 @@
 //! the same bytes.
 #![expect(clippy::indexing_slicing, reason = "replicas and requests are numbered within their lists")]
 
+mod disaggregated;
 mod kv_costs;
 mod prefixes;
 mod ranks;
@@ -25,6 +26,7 @@ use super::record::{EngineCounters, Replay};
 use crate::workload::{Workload, WorkloadRequest};
 use ranks::{Rounds, Routes};
 
+pub use disaggregated::{Disaggregated, DisaggregatedReplay, KvTransfer, KvTransferRecord};
 pub use ranks::{Lockstep, Ranks};
 pub use router::{Router, RouterKind};
 

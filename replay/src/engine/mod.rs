@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod remote;
 mod round;
 mod step;
 mod transfers;
@@ -22,12 +23,14 @@ use super::block_lives::BlockLives;
 use super::clock::{Clock, ns};
 use super::cluster::Gauges;
 use super::config::EngineConfig;
-use super::front_end::{FrontEnd, check};
+use super::front_end::{FrontEnd, Pending, check};
 use super::gaps::new_histogram;
 use super::observe::{Event, Events, Observer, Observers};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::{Rules, Scheduler, rules_of};
-use crate::workload::Workload;
+use crate::workload::{Workload, WorkloadRequest};
+use remote::Signals;
+pub(super) use remote::{KvNews, KvSignal};
 
 /// Replays `workload` on an engine until every request has ended. `observers` watch it.
 ///
@@ -116,6 +119,8 @@ pub(super) struct Engine<'a, W: Workload> {
     scheduled: Queues,
     /// A step that waits for those of other ranks.
     planned: Option<step::Planned>,
+    /// What other engines tell of KV that moves, and what they are told; `None` where each engine computes its own prompts.
+    signals: Option<Box<Signals>>,
 }
 
 impl<'a, W: Workload> Engine<'a, W> {
@@ -168,6 +173,7 @@ impl<'a, W: Workload> Engine<'a, W> {
             depth,
             scheduled: Queues::default(),
             planned: None,
+            signals: None,
         })
     }
 
@@ -204,7 +210,7 @@ impl<'a, W: Workload> Engine<'a, W> {
     /// than that change nothing of what it does then.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let now_ns = self.clock.now_ns();
-        if self.in_flight.is_empty() && self.scheduler.is_idle() {
+        if self.in_flight.is_empty() && self.rests() {
             return self.next_visible_ns().map(|next_ns| next_ns.max(now_ns));
         }
         Some(now_ns)
@@ -215,7 +221,7 @@ impl<'a, W: Workload> Engine<'a, W> {
         let (mut running, mut waiting) = (self.scheduled.num_running, self.scheduled.num_waiting);
         if now_ns >= self.clock.now_ns() {
             running = self.scheduler.running.len() as u32;
-            waiting = self.scheduler.waiting.queue.len() as u32;
+            waiting = self.scheduler.num_waiting();
         }
         let blocks = f64::from(self.scheduler.cache.pool.num_in_use());
         Gauges { running, waiting, kv_use: blocks / f64::from(self.config.usable_blocks().max(1)) }
@@ -226,9 +232,16 @@ impl<'a, W: Workload> Engine<'a, W> {
     /// # Errors
     /// Those of [`replay`].
     pub(super) fn iterate(&mut self) -> Result<bool> {
+        if self.signals.is_some() {
+            self.take_signals()?;
+        }
         self.receive()?;
         if self.in_flight.len() < self.depth && !self.scheduler.is_idle() {
-            let room = match self.schedule()? {
+            let scheduled = self.schedule()?;
+            if self.signals.is_some() {
+                self.learn(&scheduled)?;
+            }
+            let room = match scheduled {
                 Scheduled::Step => self.depth,
                 // A preemption may have freed enough blocks for the next request, so schedule again immediately.
                 Scheduled::OnlyPreempted => 1,
@@ -249,7 +262,10 @@ impl<'a, W: Workload> Engine<'a, W> {
             return Ok(true);
         }
         let next_ns = self.next_visible_ns();
-        self.clock.wait_until(next_ns.unwrap_or(0));
+        // One with signals waits when it goes on, as it may be told something before.
+        if self.signals.is_none() {
+            self.clock.wait_until(next_ns.unwrap_or(0));
+        }
         Ok(next_ns.is_some())
     }
 
@@ -267,18 +283,33 @@ impl<'a, W: Workload> Engine<'a, W> {
     fn admit(&mut self) -> Result<()> {
         let now_ns = self.clock.now_ns();
         while let Some(pending) = self.front_end.take(now_ns) {
-            let request = &pending.request;
-            let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
-            if total > u64::from(self.config.max_model_len) || !self.rules.admits(self.config, request) {
-                self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
-                // The client may send its next request at once.
-                self.send_until(self.clock.now_ns())?;
-            } else {
-                self.records[pending.record as usize].queued_ns = now_ns;
-                self.scheduler.add(pending.record, request);
+            if let Some(pending) = self.let_in(pending) {
+                self.admit_one(&pending, now_ns)?;
             }
         }
         Ok(())
+    }
+
+    fn admit_one(&mut self, pending: &Pending, now_ns: u64) -> Result<()> {
+        if self.refuses(&pending.request) {
+            self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
+            // The client may send its next request at once.
+            return self.send_until(self.clock.now_ns());
+        }
+        self.records[pending.record as usize].queued_ns = now_ns;
+        self.scheduler.add(pending.record, &pending.request);
+        Ok(())
+    }
+
+    /// Whether the engine refuses a request.
+    pub(super) fn refuses(&self, request: &WorkloadRequest) -> bool {
+        let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
+        let admits = if self.gets_prompts() {
+            self.rules.admits_remote(self.config, request)
+        } else {
+            self.rules.admits(self.config, request)
+        };
+        total > u64::from(self.config.max_model_len) || !admits
     }
 
     /// Sends all requests that are due by `now_ns`.
@@ -318,6 +349,7 @@ impl<'a, W: Workload> Engine<'a, W> {
 
     /// Earliest time at which another request reaches the engine.
     fn next_visible_ns(&self) -> Option<u64> {
-        [self.front_end.next_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
+        let signal_ns = self.signals.as_ref().and_then(|signals| signals.next_ns());
+        [self.front_end.next_ns(), self.workload.next_arrival_ns(), signal_ns].into_iter().flatten().min()
     }
 }

@@ -85,8 +85,11 @@ impl<W: Workload> Engine<'_, W> {
                 record.scheduled_ns = scheduled_ns;
             }
         });
+        if self.signals.is_some() {
+            self.tell_of_requests(scheduled_ns);
+        }
         for record in &batch.preempted {
-            records[*record as usize].num_preemptions += 1;
+            self.records[*record as usize].num_preemptions += 1;
         }
         let num_preempted = batch.preempted.len();
         if !is_step {
@@ -102,7 +105,7 @@ impl<W: Workload> Engine<'_, W> {
         }
         let queues = Queues {
             num_running: self.scheduler.running.len() as u32,
-            num_waiting: self.scheduler.waiting.queue.len() as u32,
+            num_waiting: self.scheduler.num_waiting(),
             num_preempted: num_preempted as u32,
             num_resumed: batch.num_resumed,
         };
@@ -160,6 +163,9 @@ impl<W: Workload> Engine<'_, W> {
             return self.end_transfers(step);
         }
         let client_ns = self.clock.at_client_ns(step.end_ns);
+        if self.signals.is_some() {
+            self.learn_of(step);
+        }
         if !step.is_alone {
             let gap_ns = self.scheduler.steady.end_step(step.end_ns);
             for (group, count) in &step.steady {
@@ -213,7 +219,11 @@ impl<W: Workload> Engine<'_, W> {
 
     /// Frees a request after its last token.
     fn finish(&mut self, slot: u32) {
-        self.rules.ended(&self.scheduler.slots[slot as usize]);
+        if self.computes_for_others() {
+            self.rules.held();
+        } else {
+            self.rules.ended(&self.scheduler.slots[slot as usize]);
+        }
         self.scheduler.finish(slot);
     }
 

@@ -3,12 +3,15 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod ended;
+mod remote;
 mod sglang;
 mod trtllm;
 mod vllm;
 
 use std::collections::VecDeque;
 
+pub(super) use remote::{KvRole, Remote, moves_by_chunks};
 use ridgepoint::Request;
 use ridgepoint::model::OwnSampling;
 use sglang::Sglang;
@@ -54,8 +57,19 @@ pub(super) trait Rules {
         true
     }
 
-    /// A request has ended.
+    /// A request has ended, and its blocks are about to be free.
     fn ended(&mut self, _request: &Slot) {}
+
+    /// A prompt is computed for another engine, and its blocks are held until they are there.
+    fn held(&mut self) {}
+
+    /// Whether a request whose prompt another engine computes can ever get its blocks.
+    fn admits_remote(&self, _config: &EngineConfig, _request: &WorkloadRequest) -> bool {
+        true
+    }
+
+    /// Gives a request blocks for a prompt that another engine computes, if there is room. Returns the blocks of it that have to be moved.
+    fn reserve(&mut self, of: &mut Scheduler<'_>, slot: u32) -> Option<u32>;
 }
 
 /// The rules of the configured engine.
@@ -102,6 +116,8 @@ pub(super) struct Scheduler<'a> {
     filling: Vec<u32>,
     /// The request whose prompt is computed in chunks, where the engine keeps it apart from those that run.
     chunked: Option<u32>,
+    /// Prompts that are computed for other engines, or by others; `None` where each engine computes its own.
+    pub(super) remote: Option<Box<Remote>>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -122,6 +138,7 @@ impl<'a> Scheduler<'a> {
             offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
             filling: Vec::new(),
             chunked: None,
+            remote: None,
         }
     }
 
@@ -138,7 +155,17 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn is_idle(&self) -> bool {
         let has_finished_transfers = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
-        self.running.is_empty() && self.waiting.queue.is_empty() && has_finished_transfers && self.chunked.is_none()
+        let waits_for_prompts = self.remote.as_ref().is_some_and(|remote| remote.has_work());
+        self.running.is_empty()
+            && self.waiting.queue.is_empty()
+            && has_finished_transfers
+            && self.chunked.is_none()
+            && !waits_for_prompts
+    }
+
+    /// Number of requests that wait.
+    pub(super) fn num_waiting(&self) -> u32 {
+        self.waiting.queue.len() as u32 + self.remote.as_ref().map_or(0, |remote| remote.num_waiting())
     }
 
     /// Adds a request to the waiting queue.
@@ -156,8 +183,12 @@ impl<'a> Scheduler<'a> {
         if let Some(offload) = &mut self.offload {
             offload.add(slot, record);
         }
-        self.waiting.push(slot, rank);
-        self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
+        if let Some(remote) = self.remote.as_mut().filter(|remote| remote.role == KvRole::Decode) {
+            remote.add(slot);
+        } else {
+            self.waiting.push(slot, rank);
+        }
+        self.counters.max_waiting = self.counters.max_waiting.max(self.num_waiting());
     }
 
     /// Fills `batch` with the next step by `rules`. Returns false if nothing can be scheduled.
@@ -169,7 +200,11 @@ impl<'a> Scheduler<'a> {
         mut found_cached: impl FnMut(u32, u32),
     ) -> bool {
         batch.clear();
+        self.join();
         rules.schedule(self, batch, in_flight, &mut found_cached);
+        if self.remote.is_some() && batch.preempted.is_empty() {
+            self.reserve(rules);
+        }
         let num_steady = if batch.is_alone { 0 } else { self.steady.len() };
         let is_step = num_steady > 0 || !batch.requests.is_empty();
         batch.is_step = is_step;
@@ -197,12 +232,13 @@ impl<'a> Scheduler<'a> {
             self.counters.verifications += u64::from(drafts > 0);
             self.counters.accepted_tokens += u64::from(outputs.saturating_sub(1));
         }
+        let num_waiting = self.num_waiting();
         let counters = &mut self.counters;
         counters.scheduled_tokens += u64::from(num_steady);
         counters.steps += u64::from(is_step);
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
-        counters.max_waiting = counters.max_waiting.max(self.waiting.queue.len() as u32);
+        counters.max_waiting = counters.max_waiting.max(num_waiting);
         counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
         if is_step && !batch.is_alone {
             self.steady.begin_step(batch, num_steps(in_flight));
@@ -355,46 +391,5 @@ impl<'a> Scheduler<'a> {
         (state.computed, state.cacheable) = (0, 0);
         (state.is_running, state.was_preempted) = (false, true);
         self.cache.release(state);
-    }
-
-    /// Delivers tokens at `now_ns`. Returns the request's number of tokens, how many its client gets now, and the time since its last ones.
-    pub(super) fn deliver(&mut self, slot: u32, count: u32, now_ns: u64) -> (u32, u32, u64) {
-        let state = &mut self.slots[slot as usize];
-        state.delivered += count;
-        #[cfg(test)]
-        DELIVERED.with(|delivered| delivered.set(delivered.get() + 1));
-        self.cache.computed_prompt(state, state.num_tokens() - count);
-        let sent = state.send(count, self.config.scheduler.stream_interval);
-        (state.delivered, sent, if sent > 0 { state.gap_ns(now_ns) } else { 0 })
-    }
-
-    /// Frees the blocks of `slot` after its last token.
-    pub(super) fn finish(&mut self, slot: u32) {
-        let state = &mut self.slots[slot as usize];
-        if !state.is_running {
-            self.waiting.remove(slot);
-        }
-        state.is_running = false;
-        // Later turns find the blocks even while their stores are under way.
-        self.cache.remember_generated(state);
-        if self.offload.as_mut().is_some_and(|offload| offload.end(slot)) {
-            return;
-        }
-        self.free(slot);
-    }
-
-    /// Frees the blocks of a request that has ended.
-    fn free(&mut self, slot: u32) {
-        self.cache.release(&mut self.slots[slot as usize]);
-        self.unused_slots.push(slot);
-    }
-
-    /// Drops finished requests from the running queue and keeps its order.
-    pub(super) fn drop_finished(&mut self) {
-        let slots = &self.slots;
-        let is_over = |slot: &u32| !slots[*slot as usize].is_running;
-        let settled = self.running[..self.steady.num_settled].iter().filter(|slot| is_over(slot)).count();
-        self.steady.num_settled -= settled;
-        self.running.retain(|slot| !is_over(slot));
     }
 }

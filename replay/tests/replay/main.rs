@@ -22,6 +22,7 @@ mod loads;
 mod closed_loop;
 mod cluster;
 mod cold_start;
+mod disaggregated;
 mod disk_tier;
 mod dynamo_mocker;
 mod host_tier;

@@ -36,7 +36,7 @@ pub(super) fn one() -> Setting<Replicas> {
 
 /// So many servers behind a router.
 pub(super) fn replicas(count: u32, kind: RouterKind) -> Setting<Replicas> {
-    let value = Replicas { count, router: ridgepoint_replay::Router { kind, seed: 0 } };
+    let value = Replicas { count, router: ridgepoint_replay::Router { kind, seed: 0 }, ranks: None };
     Setting { value, keys: serde_json::Map::new(), all: String::new(), varied: String::new() }
 }
 

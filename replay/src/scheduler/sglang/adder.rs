@@ -2,7 +2,7 @@
 //! numbers of tokens alone.
 
 /// Output tokens beyond which admission keeps no KV cache (`CLIP_MAX_NEW_TOKENS`).
-const MOST_NEW_TOKENS: u32 = 4096;
+pub const MOST_NEW_TOKENS: u32 = 4096;
 /// Tokens of each request that are kept free where all end at their length (`IGNORE_EOS_RESERVE_TOKENS`).
 const RESERVED_TOKENS: f64 = 1.0;
 

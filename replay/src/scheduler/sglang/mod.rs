@@ -15,7 +15,7 @@ mod radix_tests;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use adder::{Candidate, PrefillAdder, RequestLengths, Stop};
+use adder::{Candidate, MOST_NEW_TOKENS, PrefillAdder, RequestLengths, Stop};
 
 use super::super::batch::Batch;
 use super::super::slot::Slot;
@@ -27,6 +27,8 @@ use crate::{EngineConfig, SglangOptions};
 const FIRST_RATIO: f64 = 0.7;
 const LEAST_RATIO_SHARE: f64 = 0.14;
 const DECAY_STEPS: f64 = 600.0;
+/// Tokens that a decode server keeps free for each of its requests (`num_reserved_decode_tokens`, 0.5.9).
+const RESERVED_DECODE_TOKENS: u64 = 512;
 /// Decode steps that fit after a retraction (`SGLANG_RETRACT_DECODE_STEPS`).
 const STEPS_AFTER_RETRACTION: u64 = 20;
 
@@ -122,6 +124,37 @@ impl Rules for Sglang {
         } else {
             self.has_ended = true;
         }
+    }
+
+    fn held(&mut self) {
+        self.is_full = false;
+    }
+
+    fn admits_remote(&self, config: &EngineConfig, request: &WorkloadRequest) -> bool {
+        let capacity = u64::from(config.usable_blocks()) * u64::from(config.block_size);
+        let output = u64::from(request.num_output_tokens.min(MOST_NEW_TOKENS)).max(RESERVED_DECODE_TOKENS);
+        u64::from(request.num_prompt_tokens) + output <= capacity && self.admits(config, request)
+    }
+
+    /// Every request that has blocks keeps room for its next tokens, and there is room for each of those that run to end if the others were
+    /// retracted.
+    ///
+    /// # Source
+    /// SGLang 0.5.9, `DecodePreallocQueue` (`disaggregation/decode.py`).
+    fn reserve(&mut self, of: &mut Scheduler<'_>, slot: u32) -> Option<u32> {
+        let begun = of.running.len() + of.num_without_tokens();
+        let running: Vec<RequestLengths> = of.running.iter().map(|slot| self.lengths(of, *slot)).collect();
+        let retractable: u64 = running.iter().map(|of| u64::from(of.prompt) + u64::from(of.output)).sum();
+        let to_the_end = |of: RequestLengths| {
+            let end = u64::from(of.prompt) + u64::from(of.max_new.min(MOST_NEW_TOKENS));
+            end.saturating_sub(retractable)
+        };
+        let one_ends = running.iter().map(|of| to_the_end(*of)).max().unwrap_or(0);
+        let kept = one_ends.max(RESERVED_DECODE_TOKENS * begun as u64);
+        let free = (u64::from(of.cache.pool.num_free) * u64::from(of.config.block_size)).saturating_sub(kept);
+        let own = self.lengths(of, slot);
+        let needed = to_the_end(own).max(u64::from(own.prompt) + RESERVED_DECODE_TOKENS);
+        (begun < of.config.max_num_seqs as usize && needed <= free).then(|| of.reserve_prompt(slot, false))
     }
 }
 

@@ -26,7 +26,7 @@ use shares::{Share, Shares};
 
 use super::super::batch::Batch;
 use super::super::slot::Slot;
-use super::{Rules, Scheduler};
+use super::{Prefix, Rules, Scheduler};
 use crate::workload::WorkloadRequest;
 use crate::{CapacitySchedulerPolicy, EngineConfig, TrtllmOptions};
 
@@ -74,6 +74,19 @@ impl Rules for Trtllm {
 
     fn ended(&mut self, request: &Slot) {
         self.capacity.ended(request);
+    }
+
+    /// A generation whose context another server computes is admitted as a context is, and counts among those that run.
+    fn reserve(&mut self, of: &mut Scheduler<'_>, slot: u32) -> Option<u32> {
+        let nothing = Prefix { cached: 0, held_blocks: 0, free_hits: 0, to_load: 0 };
+        let is_room = of.running.len() + of.num_without_tokens() < of.config.max_num_seqs as usize
+            && self.capacity.needed(&of.slots[slot as usize], &nothing) <= self.capacity.free(&of.cache.pool);
+        if !is_room {
+            return None;
+        }
+        let num_blocks = of.reserve_prompt(slot, false);
+        self.capacity.begun(&of.slots[slot as usize]);
+        Some(num_blocks)
     }
 }
 

@@ -38,6 +38,15 @@ impl Rules for Vllm {
         }
         of.offer_to_host(batch, num_running, in_flight);
     }
+
+    /// Blocks that the prefix cache has are not moved. Requests that wait for blocks to be filled are not among those that run.
+    fn reserve(&mut self, of: &mut Scheduler<'_>, slot: u32) -> Option<u32> {
+        let state = &of.slots[slot as usize];
+        let (hits, free_hits) = of.cache.find_cached(state);
+        let needed = of.cache.missing(state, state.num_prompt_tokens).saturating_sub(hits) + free_hits;
+        let is_room = of.running.len() < of.config.max_num_seqs as usize && needed <= of.free_for_admission();
+        is_room.then(|| of.reserve_prompt(slot, true))
+    }
 }
 
 impl Scheduler<'_> {
