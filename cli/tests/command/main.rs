@@ -47,6 +47,7 @@ mod kills;
 mod kv_transfers;
 mod limits;
 mod outputs;
+mod plan;
 mod pools;
 mod predict_step;
 #[cfg(feature = "probe")]
