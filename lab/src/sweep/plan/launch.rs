@@ -19,7 +19,7 @@ pub(super) fn serve_command(engine: &Engine, model: &str, keys: &Map<String, Val
     let mut line = format!("{start} {model}");
     for (key, value) in keys {
         let Some(row) = rows.name_of(key).and_then(|name| rows.iter().find(|row| row.name == name)) else { continue };
-        if NO_FLAGS.contains(&row.name) {
+        if NO_FLAGS.contains(&row.sets) {
             continue;
         }
         // The engine's own name comes before vLLM's of the same setting.

@@ -61,7 +61,8 @@ pub struct Plan {
 
 impl Plan {
     /// Reads a plan: the keys of a grid, a rate (`load.request_rate`), users (`load.concurrency`) or a file of requests, and `[plan]`. A plan
-    /// that names no size of tensor parallelism tries 1, 2, 4 and 8, and one without a limit of tokens per step 512, 2,048 and 8,192.
+    /// that names no size of tensor parallelism tries 1, 2, 4 and 8, and one of vLLM or SGLang alone
+    /// without a limit of tokens per step 512, 2,048 and 8,192.
     ///
     /// # Errors
     /// Those of [`Grid::from_keys`] and [`Sweep::new`]; a plan without limits or with several loads; GPUs and prices out of range, or of GPUs that
@@ -78,7 +79,7 @@ impl Plan {
         if keys.get("slo").is_none() {
             log.problem("[slo] is missing: a plan needs a limit, as in ttft_p99_ms = 500 and itl_p99_ms = 50");
         }
-        complete(&mut keys);
+        complete(&mut keys, &options.engine);
         log.finish(origin, Some(()))?;
         let limits = GridLimits { engine: options.engine.clone(), ..GridLimits::default() };
         let mut grid = Grid::from_keys(origin, &Value::Object(keys), limits)?;
@@ -185,19 +186,30 @@ fn take_amount(keys: &mut Map<String, Value>, log: &Log) -> Option<(bool, f64)> 
 }
 
 /// Puts in what a plan need not say.
-fn complete(keys: &mut Map<String, Value>) {
+fn complete(keys: &mut Map<String, Value>, engine: &Engine) {
     if let Some(server) = keys.get_mut("server").and_then(Value::as_object_mut) {
         let rows = ridgepoint_replay::server_config::server_arguments();
-        let defaults = [
-            ("tensor_parallel_size", json!(TENSOR_PARALLEL_SIZES)),
-            ("max_num_batched_tokens", json!(MAX_NUM_BATCHED_TOKENS)),
-        ];
+        let named = match server.get("engine") {
+            None => vec![engine.name().to_owned()],
+            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            Some(one) => one.as_str().map(str::to_owned).into_iter().collect(),
+        };
+        let all_are = |engine: &str| named.iter().all(|name| name.starts_with(engine));
+        // Engines call the limit otherwise; TensorRT-LLM refuses longer prompts.
+        let tokens = match (all_are("vllm"), all_are("sglang")) {
+            (true, _) => Some("max_num_batched_tokens"),
+            (_, true) => Some("chunked_prefill_size"),
+            _ => None,
+        };
+        let defaults =
+            [(Some("tensor_parallel_size"), json!(TENSOR_PARALLEL_SIZES)), (tokens, json!(MAX_NUM_BATCHED_TOKENS))];
+        let defaults = defaults.into_iter().filter_map(|(field, values)| Some((field?, values)));
         for (field, values) in defaults {
             let sets = |key: &String| {
                 let name = rows.name_of(key);
-                rows.iter().any(|row| Some(row.name) == name && row.sets == field)
+                key == field || rows.iter().any(|row| Some(row.name) == name && row.sets == field)
             };
-            if !server.keys().any(|key| sets(key)) {
+            if !server.keys().any(sets) {
                 server.insert(field.to_owned(), values);
             }
         }
