@@ -32,12 +32,14 @@ const FREE: usize = 0;
 const EQUAL: usize = 1;
 
 impl Linked<FREE> for Block {
+    #[inline]
     fn links(&mut self) -> &mut Links {
         &mut self.free
     }
 }
 
 impl Linked<EQUAL> for Block {
+    #[inline]
     fn links(&mut self) -> &mut Links {
         &mut self.equal
     }
@@ -63,8 +65,10 @@ pub(super) struct BlockPool {
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
-        let mut blocks =
-            vec![Block { references: 0, is_held: false, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
+        let mut blocks = vec![
+            Block { references: 0, is_held: false, hash: 0, free: Links::ALONE, equal: Links::ALONE };
+            num_blocks as usize
+        ];
         let mut free = List::default();
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool {
@@ -104,6 +108,7 @@ impl BlockPool {
 
     /// Adds a reference to a cached block.
     #[inline]
+    #[inline]
     pub(super) fn share(&mut self, block: u32) {
         if self.is_free(block) {
             if !self.blocks[block as usize].is_held {
@@ -117,6 +122,7 @@ impl BlockPool {
     }
 
     /// A tree of prefixes keeps a block in use.
+    #[inline]
     pub(super) fn hold(&mut self, block: u32) {
         self.blocks[block as usize].is_held = true;
         #[cfg(test)]
@@ -124,6 +130,7 @@ impl BlockPool {
     }
 
     /// The tree keeps a block no longer that no request uses.
+    #[inline]
     pub(super) fn let_go(&mut self, block: u32) {
         self.blocks[block as usize].is_held = false;
         self.free.push(&mut self.blocks, block);
@@ -174,6 +181,7 @@ impl BlockPool {
     }
 
     /// Takes a block out of the cache.
+    #[inline]
     fn forget(&mut self, block: u32) {
         let hash = std::mem::take(&mut self.blocks[block as usize].hash);
         if hash == 0 {

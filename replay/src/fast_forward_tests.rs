@@ -105,7 +105,8 @@ fn sglang(number: u32, config: &EngineConfig) -> EngineRules {
         max_prefill_tokens: 1 + number / 4 % 200,
         schedule_conservativeness: if number.is_multiple_of(3) { 0.3 } else { 1.0 },
         scheduler_recv_interval: 1 + number % 4,
-        schedule_policy: [SglangPolicy::Fcfs, SglangPolicy::Lpm, SglangPolicy::DfsWeight, SglangPolicy::Lof][number as usize / 32 % 4],
+        schedule_policy: [SglangPolicy::Fcfs, SglangPolicy::Lpm, SglangPolicy::DfsWeight, SglangPolicy::Lof]
+            [number as usize / 32 % 4],
         enable_mixed_chunk: number % 11 > 6,
         ignore_eos: number.is_multiple_of(2),
     })

@@ -105,7 +105,8 @@ impl Pages {
 fn requests(case: &Value) -> Vec<WorkloadRequest> {
     type Row = (u32, u32, Vec<(u64, u32)>);
     let rows: Vec<Row> = serde_json::from_value(case["requests"].clone()).unwrap();
-    let content = |texts: Vec<(u64, u32)>| texts.iter().map(|&(id, num_tokens)| Segment { id, num_tokens }).collect::<Vec<_>>();
+    let content =
+        |texts: Vec<(u64, u32)>| texts.iter().map(|&(id, num_tokens)| Segment { id, num_tokens }).collect::<Vec<_>>();
     rows.into_iter()
         .map(|(prompt, output, texts)| WorkloadRequest {
             content: Some(content(texts).into()),
