@@ -108,7 +108,6 @@ impl BlockPool {
 
     /// Adds a reference to a cached block.
     #[inline]
-    #[inline]
     pub(super) fn share(&mut self, block: u32) {
         if self.is_free(block) {
             if !self.blocks[block as usize].is_held {
