@@ -32,12 +32,14 @@ const FREE: usize = 0;
 const EQUAL: usize = 1;
 
 impl Linked<FREE> for Block {
+    #[inline]
     fn links(&mut self) -> &mut Links {
         &mut self.free
     }
 }
 
 impl Linked<EQUAL> for Block {
+    #[inline]
     fn links(&mut self) -> &mut Links {
         &mut self.equal
     }
@@ -119,6 +121,7 @@ impl BlockPool {
     }
 
     /// A tree of prefixes keeps a block in use.
+    #[inline]
     pub(super) fn hold(&mut self, block: u32) {
         self.blocks[block as usize].is_held = true;
         #[cfg(test)]
@@ -126,6 +129,7 @@ impl BlockPool {
     }
 
     /// The tree keeps a block no longer that no request uses.
+    #[inline]
     pub(super) fn let_go(&mut self, block: u32) {
         self.blocks[block as usize].is_held = false;
         self.free.push(&mut self.blocks, block);
@@ -176,6 +180,7 @@ impl BlockPool {
     }
 
     /// Takes a block out of the cache.
+    #[inline]
     fn forget(&mut self, block: u32) {
         let hash = std::mem::take(&mut self.blocks[block as usize].hash);
         if hash == 0 {

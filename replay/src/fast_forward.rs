@@ -89,6 +89,7 @@ impl Steady {
     }
 
     /// Output tokens of a request that came from steps which it was steady in.
+    #[inline]
     pub(super) fn delivered_of(&self, state: &Slot) -> u32 {
         self.num_ended.min(state.steady_until).saturating_sub(state.steady_from) as u32
     }

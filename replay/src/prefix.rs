@@ -27,10 +27,12 @@ pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32
 }
 
 /// Hash of the `index`-th block of a request, if no other request can share it.
+#[inline]
 pub(super) fn hash_own(request: u32, index: usize) -> BlockHash {
     not_zero(mix(mix(SEED ^ (1 << 63 | u64::from(request))) ^ index as u64))
 }
 
+#[inline]
 fn not_zero(hash: u64) -> BlockHash {
     if hash == 0 { 1 } else { hash }
 }

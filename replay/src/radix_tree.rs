@@ -33,6 +33,13 @@ struct Node {
     place: u64,
 }
 
+impl Node {
+    /// Whether the node, which is number `own`, is a leaf that no request uses.
+    fn is_evictable_leaf(&self, own: u32) -> bool {
+        self.num_children == 0 && self.locks == 0 && own != ROOT
+    }
+}
+
 /// The tree.
 #[derive(Debug)]
 pub(super) struct RadixTree {
@@ -103,9 +110,11 @@ impl RadixTree {
         let used = self.tick();
         let node = self.add(Node { parent, pages, used, place: used, ..Node::default() });
         self.by_first.insert(first, node);
+        if self.nodes[parent as usize].is_evictable_leaf(parent) {
+            self.leaves.remove(&(self.nodes[parent as usize].used, parent));
+        }
         self.nodes[parent as usize].num_children += 1;
-        self.list(parent);
-        self.list(node);
+        self.leaves.insert((used, node));
         node
     }
 
@@ -113,15 +122,16 @@ impl RadixTree {
     pub(super) fn lock(&mut self, mut node: u32) {
         while node != ROOT {
             let state = &mut self.nodes[node as usize];
-            state.locks += 1;
-            let parent = state.parent;
-            if state.locks == 1 {
+            if state.locks == 0 {
                 let pages = u32::try_from(state.pages.len()).unwrap_or(u32::MAX);
                 self.num_evictable -= pages;
                 self.num_protected += pages;
-                self.list(node);
+                if state.num_children == 0 {
+                    self.leaves.remove(&(state.used, node));
+                }
             }
-            node = parent;
+            state.locks += 1;
+            node = state.parent;
         }
     }
 
@@ -130,14 +140,15 @@ impl RadixTree {
         while node != ROOT {
             let state = &mut self.nodes[node as usize];
             state.locks -= 1;
-            let parent = state.parent;
             if state.locks == 0 {
                 let pages = u32::try_from(state.pages.len()).unwrap_or(u32::MAX);
                 self.num_evictable += pages;
                 self.num_protected -= pages;
-                self.list(node);
+                if state.num_children == 0 {
+                    self.leaves.insert((state.used, node));
+                }
             }
-            node = parent;
+            node = state.parent;
         }
     }
 
@@ -150,8 +161,11 @@ impl RadixTree {
             self.by_first.remove(&first.hash);
         }
         self.num_evictable -= u32::try_from(pages.len()).unwrap_or(u32::MAX);
-        self.nodes[parent as usize].num_children -= 1;
-        self.list(parent);
+        let state = &mut self.nodes[parent as usize];
+        state.num_children -= 1;
+        if state.is_evictable_leaf(parent) {
+            self.leaves.insert((state.used, parent));
+        }
         Some(pages)
     }
 
@@ -192,19 +206,11 @@ impl RadixTree {
     }
 
     fn set_used(&mut self, node: u32, used: u64) {
-        let before = std::mem::replace(&mut self.nodes[node as usize].used, used);
-        if self.leaves.remove(&(before, node)) {
+        let state = &mut self.nodes[node as usize];
+        let before = std::mem::replace(&mut state.used, used);
+        if state.is_evictable_leaf(node) {
+            self.leaves.remove(&(before, node));
             self.leaves.insert((used, node));
-        }
-    }
-
-    /// Lists a node among the leaves that could be evicted, if it is one.
-    fn list(&mut self, node: u32) {
-        let Node { num_children, locks, used, .. } = self.nodes[node as usize];
-        if node != ROOT && num_children == 0 && locks == 0 {
-            self.leaves.insert((used, node));
-        } else {
-            self.leaves.remove(&(used, node));
         }
     }
 }

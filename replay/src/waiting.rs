@@ -79,7 +79,7 @@ impl Waiting {
     /// Puts all waiting requests into another order.
     pub(super) fn reorder(&mut self, sorted: &[(Rank, u32)]) {
         self.queue = (1..).zip(sorted).map(|(turn, (rank, slot))| ((turn, *rank), *slot)).collect();
-        (self.first_turn, self.last_turn) = (0, sorted.len() as i64);
+        (self.first_turn, self.last_turn) = (0, i64::try_from(sorted.len()).unwrap_or(i64::MAX));
     }
 
     /// Removes a request that got its last token after it was preempted.

@@ -33,6 +33,7 @@ pub(crate) fn mixed(word: u64) -> u64 {
 ///
 /// # Source
 /// Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+#[inline]
 pub(crate) fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

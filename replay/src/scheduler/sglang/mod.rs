@@ -176,6 +176,7 @@ impl Sglang {
     }
 
     /// The lengths of a request, with the output tokens that steady decodes have brought it.
+    #[inline]
     fn lengths(&self, of: &Scheduler<'_>, slot: u32) -> RequestLengths {
         let state = &of.slots[slot as usize];
         RequestLengths {
