@@ -1,7 +1,7 @@
 //! The answer of `plan` on a page.
 
 use ridgepoint_lab::sweep::Row;
-use ridgepoint_lab::sweep::plan::{LeftOut, NearestMiss, PlanReport, PlannedDeployment};
+use ridgepoint_lab::sweep::plan::{NearestMiss, NotPlanned, PlanReport, PlannedDeployment};
 
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
@@ -110,9 +110,9 @@ fn missed(of: &NearestMiss, page: &mut Page) {
     }
 }
 
-fn left_out(of: &[LeftOut], page: &mut Page) {
+fn left_out(of: &[NotPlanned], page: &mut Page) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for LeftOut { server, reason } in of {
+    for NotPlanned { server, reason } in of {
         match reasons.iter_mut().find(|(known, _)| known == reason) {
             Some((_, servers)) => servers.push(server),
             None => reasons.push((reason, vec![server])),

@@ -1,8 +1,14 @@
 //! Replicas of a server behind a router, and its data-parallel ranks: what each of them got and did.
 
 use ridgepoint::{Engine, Model};
-use ridgepoint_replay::{ClusterReplay, Distribution, Lockstep, Outcome, RequestRecord, Router, RouterKind};
+use ridgepoint_replay::workload::Workload;
+use ridgepoint_replay::{
+    Cluster, ClusterReplay, Distribution, Lockstep, NoisySteps, Observer, Outcome, Ranks, RequestRecord, Router,
+    RouterKind,
+};
 use serde::Serialize;
+
+use super::report::Server;
 
 /// How many replicas share the load, behind which router, and the data-parallel ranks of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,5 +152,30 @@ impl ReplicasReport {
         let most_over_mean = (all > 0).then(|| most * replicas.len() as f64 / all as f64);
         let router = of.ranks.filter(|_| of.count == 1).map_or(of.router.kind, |ranks| ranks.router);
         ReplicasReport { router, ranks: of.ranks, replicas, most_over_mean }
+    }
+}
+
+impl Server<'_> {
+    /// Replays a load on replicas and their ranks, each with noise of its own.
+    pub(super) fn cluster(
+        &self,
+        of: Replicas,
+        workload: &mut dyn Workload,
+        observers: &mut [&mut dyn Observer],
+    ) -> ridgepoint::Result<ClusterReplay> {
+        let noisy = |at: u32| {
+            let seed = self.seed.wrapping_add(u64::from(at));
+            self.noise_sigma.map(|sigma| NoisySteps::new(self.steady(), sigma, seed)).transpose()
+        };
+        let noisy: Vec<_> = (0..of.num_engines()).map(noisy).collect::<ridgepoint::Result<_>>()?;
+        let timed = noisy.iter().map(|noisy| noisy.as_ref().map_or(self.steady(), |noisy| noisy));
+        let engines = timed.map(|latency| (latency, &self.engine.config)).collect();
+        let Some(ranks) = of.ranks else {
+            return Cluster { replicas: engines, router: of.router }.replay(workload, observers);
+        };
+        let RanksOfServer { count: per_server, router: kind, lockstep } = ranks;
+        let router = Router { kind, seed: self.seed };
+        let ranks = Ranks { ranks: engines, per_server, lockstep, router, servers: of.router };
+        ranks.replay(workload, observers)
     }
 }

@@ -8,14 +8,14 @@ use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use ridgepoint_replay::server_config::ServedEngine;
 use ridgepoint_replay::workload::Workload;
 use ridgepoint_replay::{
-    Cluster, ClusterReplay, ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics,
-    LoadState, Metrics, NoisySteps, Observer, Ranks, Replay, Router, Spread, SpreadSampler, StageMetrics, replay,
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Intervals, KvMetrics, LoadState, Metrics,
+    NoisySteps, Observer, Replay, Spread, SpreadSampler, StageMetrics, replay,
 };
 use serde::Serialize;
 
 use super::offload::OffloadReport;
 use super::pools::{Pools, PoolsReport};
-use super::replicas::{RanksOfServer, Replicas, ReplicasReport};
+use super::replicas::{Replicas, ReplicasReport};
 use super::sessions::SessionReport;
 use super::speculation::{SpeculationReport, widen};
 use super::start::{ServerStart, StartReport};
@@ -138,29 +138,6 @@ impl Server<'_> {
     /// Whether all data-parallel ranks are replayed, not one for all.
     fn has_ranks(&self) -> bool {
         self.replicas.is_some_and(|of| of.ranks.is_some())
-    }
-
-    /// Replays a load on replicas and their ranks, each with noise of its own.
-    fn cluster(
-        &self,
-        of: Replicas,
-        workload: &mut dyn Workload,
-        observers: &mut [&mut dyn Observer],
-    ) -> ridgepoint::Result<ClusterReplay> {
-        let noisy = |at: u32| {
-            let seed = self.seed.wrapping_add(u64::from(at));
-            self.noise_sigma.map(|sigma| NoisySteps::new(self.steady(), sigma, seed)).transpose()
-        };
-        let noisy: Vec<_> = (0..of.num_engines()).map(noisy).collect::<ridgepoint::Result<_>>()?;
-        let timed = noisy.iter().map(|noisy| noisy.as_ref().map_or(self.steady(), |noisy| noisy));
-        let engines = timed.map(|latency| (latency, &self.engine.config)).collect();
-        let Some(ranks) = of.ranks else {
-            return Cluster { replicas: engines, router: of.router }.replay(workload, observers);
-        };
-        let RanksOfServer { count: per_server, router: kind, lockstep } = ranks;
-        let router = Router { kind, seed: self.seed };
-        let ranks = Ranks { ranks: engines, per_server, lockstep, router, servers: of.router };
-        ranks.replay(workload, observers)
     }
 
     fn counters(&self, replay: &Replay) -> Counters {

@@ -12,7 +12,7 @@ use super::super::row::Row;
 use super::super::search::{JudgedRate, Search, behind};
 use super::super::slo::{QUEUE, Slo};
 use super::screening::{Screened, name_of, replicas, screen};
-use super::{FrontPoint, LeftOut, NearestMiss, Plan, PlanReport, PlannedDeployment, engine_of, launch};
+use super::{FrontPoint, NearestMiss, NotPlanned, Plan, PlanReport, PlannedDeployment, engine_of, launch};
 
 /// Short loads find a rate to this share: a deployment is judged if servers that do so much more would hold the load.
 const GUESS_SHARE: f64 = 1.2;
@@ -25,7 +25,7 @@ const MAX_FRONT: usize = 24;
 
 /// A deployment that may be judged.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct Offer {
     server: usize,
     count: u32,
     router: RouterKind,
@@ -36,7 +36,7 @@ struct Candidate {
     highest: f64,
 }
 
-impl Candidate {
+impl Offer {
     /// The share of the load that it is guessed to hold.
     fn share(&self, plan: &Plan) -> f64 {
         self.highest * f64::from(self.count) / plan.target()
@@ -45,7 +45,7 @@ impl Candidate {
 
 /// A deployment that was judged.
 struct JudgedDeployment {
-    candidate: Candidate,
+    candidate: Offer,
     judged: JudgedRate,
     load: LoadPoint,
 }
@@ -114,8 +114,8 @@ pub(super) fn answer(plan: &Plan, progress: &(dyn Fn(usize, usize) + Sync)) -> P
 }
 
 /// The cheapest candidate; of equal costs the one of the fewest GPUs, then the one whose server does most.
-fn cheapest(candidates: &[Candidate]) -> Option<usize> {
-    let key = |of: &Candidate| (of.cost, of.gpus as f64, -of.highest / of.gpus as f64);
+fn cheapest(candidates: &[Offer]) -> Option<usize> {
+    let key = |of: &Offer| (of.cost, of.gpus as f64, -of.highest / of.gpus as f64);
     let order = |one: &(f64, f64, f64), other: &(f64, f64, f64)| {
         one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.total_cmp(&other.2))
     };
@@ -137,14 +137,7 @@ impl Plan {
     }
 
     /// A deployment of so many servers, or of the next number that is allowed; `None` beyond the GPUs that there are.
-    fn candidate(
-        &self,
-        server: usize,
-        gpus: u64,
-        at_least: u32,
-        router: RouterKind,
-        highest: f64,
-    ) -> Option<Candidate> {
+    fn candidate(&self, server: usize, gpus: u64, at_least: u32, router: RouterKind, highest: f64) -> Option<Offer> {
         let count = match &self.counts {
             None => at_least,
             Some(counts) => *counts.range(at_least..).next()?,
@@ -152,11 +145,11 @@ impl Plan {
         let hardware = &self.hardware_of(server)?.name;
         let (gpus, most) = (gpus * u64::from(count), self.wanted.gpus.of(hardware).unwrap_or(0));
         let price = self.wanted.price_per_gpu_hour.as_ref().and_then(|of| of.of(hardware)).unwrap_or(1.0);
-        (gpus <= most).then_some(Candidate { server, count, router, gpus, cost: price * gpus as f64, highest })
+        (gpus <= most).then_some(Offer { server, count, router, gpus, cost: price * gpus as f64, highest })
     }
 
     /// The largest deployment of a server that the GPUs make.
-    fn largest(&self, of: &Screened) -> Option<Candidate> {
+    fn largest(&self, of: &Screened) -> Option<Offer> {
         let hardware = &self.hardware_of(of.server)?.name;
         let most = u32::try_from(self.wanted.gpus.of(hardware)? / of.gpus).ok()?;
         let count = match &self.counts {
@@ -168,7 +161,7 @@ impl Plan {
     }
 
     /// The smallest deployments of a server that may hold, or why none can.
-    fn candidates(&self, of: &Screened) -> Result<Vec<Candidate>, String> {
+    fn candidates(&self, of: &Screened) -> Result<Vec<Offer>, String> {
         let Some(highest) = of.highest else {
             let broken = of.broken.clone().unwrap_or_default();
             return Err(format!("no number of replicas holds: at the lowest load {broken}"));
@@ -177,7 +170,7 @@ impl Plan {
         let at_least = (self.target() / (GUESS_SHARE * highest)).ceil().max(1.0) as u32;
         // One replica has no router.
         let routers = if at_least == 1 { &self.routers[..1] } else { &self.routers[..] };
-        let found: Vec<Candidate> = routers
+        let found: Vec<Offer> = routers
             .iter()
             .filter_map(|router| self.candidate(of.server, of.gpus, at_least, *router, highest))
             .collect();
@@ -192,7 +185,7 @@ impl Plan {
     }
 
     /// The deployments to judge after one that does not hold.
-    fn with_more(&self, of: Candidate) -> Vec<Candidate> {
+    fn with_more(&self, of: Offer) -> Vec<Offer> {
         let gpus = of.gpus / u64::from(of.count);
         if f64::from(of.count) > MOST_MORE * (self.target() / of.highest).ceil() {
             return Vec::new();
@@ -203,7 +196,7 @@ impl Plan {
     }
 
     /// Runs `then` with the search of a deployment.
-    fn with_search<T>(&self, of: Candidate, then: impl FnOnce(&Search<'_>) -> Result<T, String>) -> Result<T, String> {
+    fn with_search<T>(&self, of: Offer, then: impl FnOnce(&Search<'_>) -> Result<T, String>) -> Result<T, String> {
         let grid = &self.sweep.grid;
         let replicas = replicas(of.count, of.router);
         let (Some(server), Some(load), Some(slo)) = (grid.servers.get(of.server), grid.loads.first(), self.slo())
@@ -217,7 +210,7 @@ impl Plan {
         then(&Search { point: &point, slo, row: &row, latency, config: &engine.config })
     }
 
-    fn judged(&self, candidate: Candidate) -> Result<JudgedDeployment, String> {
+    fn judged(&self, candidate: Offer) -> Result<JudgedDeployment, String> {
         let (judged, load) = self.with_search(candidate, |search| search.judged_at(self.target()))?;
         Ok(JudgedDeployment { candidate, judged, load })
     }
@@ -335,9 +328,9 @@ impl Reasons {
         }
     }
 
-    fn listed(self) -> Vec<LeftOut> {
+    fn listed(self) -> Vec<NotPlanned> {
         let of_reason = |(reason, servers): (String, Vec<String>)| {
-            servers.into_iter().map(move |server| LeftOut { server, reason: reason.clone() })
+            servers.into_iter().map(move |server| NotPlanned { server, reason: reason.clone() })
         };
         self.0.into_iter().flat_map(of_reason).collect()
     }

@@ -20,7 +20,7 @@ use super::grid::{Grid, GridLimits};
 use super::load::Source;
 use super::sweeping::Sweep;
 
-pub use report::{FrontPoint, LeftOut, NearestMiss, PlanReport, PlannedDeployment};
+pub use report::{FrontPoint, NearestMiss, NotPlanned, PlanReport, PlannedDeployment};
 pub use wanted::MOST_GPUS;
 
 use wanted::Wanted;

@@ -15,7 +15,7 @@ pub struct PlanReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest_miss: Option<NearestMiss>,
     /// Servers that no deployment of the list is made of, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<NotPlanned>,
     /// Servers on the edge of what is possible: none of the others has both more tokens per second and GPU and more per user.
     pub front: Vec<FrontPoint>,
     /// The load that must hold, in requests (sessions) per second, or users; growth included.
@@ -97,7 +97,7 @@ pub struct NearestMiss {
 /// A server that is in no deployment.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LeftOut {
+pub struct NotPlanned {
     /// Model, GPU and the keys in which it differs from the others.
     pub server: String,
     /// Why.
