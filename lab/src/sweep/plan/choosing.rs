@@ -169,11 +169,9 @@ impl Plan {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
         let at_least = (self.target() / (GUESS_SHARE * highest)).ceil().max(1.0) as u32;
         // One replica has no router.
-        let routers = if at_least == 1 { &self.routers[..1] } else { &self.routers[..] };
-        let found: Vec<Offer> = routers
-            .iter()
-            .filter_map(|router| self.candidate(of.server, of.gpus, at_least, *router, highest))
-            .collect();
+        let routers = self.routers.iter().take(if at_least == 1 { 1 } else { usize::MAX });
+        let found: Vec<Offer> =
+            routers.filter_map(|router| self.candidate(of.server, of.gpus, at_least, *router, highest)).collect();
         match found.is_empty() {
             false => Ok(found),
             true => Err(format!(

@@ -45,6 +45,10 @@ impl Rules for Op<'_> {
             _ => {}
         }
     }
+
+    fn reserve(&mut self, _: &mut Scheduler<'_>, _: u32) -> Option<u32> {
+        None
+    }
 }
 
 impl Op<'_> {
