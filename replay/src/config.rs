@@ -81,12 +81,12 @@ const TIER_BLOCK_BYTES: f64 = 72.0;
 const HASH_BYTES: f64 = 8.0;
 
 impl EngineConfig {
-    /// An estimate, from above, of the bytes that a replay takes for its tables of KV blocks: those of the GPU, of a host and of a disk, as far as
-    /// `requests` of `tokens` in all can fill them, and the hashes of `waiting_tokens` that share content.
-    pub fn table_bytes(&self, requests: f64, tokens: f64, waiting_tokens: f64) -> f64 {
+    /// An estimate, from above, of the bytes that a replay on so many such engines takes for their tables of KV blocks: those of the GPU, of a host
+    /// and of a disk, as far as `requests` of `tokens` in all can fill them, and the hashes of `waiting_tokens` that share content.
+    pub fn table_bytes(&self, engines: u32, requests: f64, tokens: f64, waiting_tokens: f64) -> f64 {
         let block_size = f64::from(self.block_size.max(1));
         let blocks = tokens / block_size + requests;
-        let gpu = f64::from(self.num_gpu_blocks);
+        let gpu = f64::from(engines) * f64::from(self.num_gpu_blocks);
         let tiers = self.kv_offload.as_ref().map_or(0.0, |tier| {
             let disk = tier.disk.as_ref().map_or(0.0, |disk| disk.num_disk_blocks.map_or(f64::INFINITY, f64::from));
             blocks.min(f64::from(tier.num_cpu_blocks)) + blocks.min(disk)

@@ -133,7 +133,7 @@ fn replayed(
     let fits = |num_requests| check_memory(num_requests, at_once, max_memory_gib);
     let wanted = SimulateRequest::read(own)?;
     let mut load = wanted.open(of.deployment.data_parallel_size, &fits)?;
-    check_block_memory(&load.summary, &of.engine.config, at_once, max_memory_gib)?;
+    check_block_memory(&load.summary, (&of.engine.config, 1), at_once, max_memory_gib)?;
     let mut warnings = of.notes.clone();
     warnings.append(&mut load.notes);
     let correction = of.latency.steps().correction();

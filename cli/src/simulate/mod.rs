@@ -34,7 +34,7 @@ use crate::server::ServerArgs;
 use cold::ColdArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
-use pools::PoolArgs;
+use pools::{OpenedPools, PoolArgs};
 use replicas::ReplicaArgs;
 
 /// The arguments of `simulate`.
@@ -116,7 +116,9 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let fits = |num_requests| check_memory(num_requests, 1 + num_compared, args.memory.max_memory_gib);
     let open = || wanted.load.open_if(wanted.seed, shares, &fits);
     let mut load = open()?;
-    check_block_memory(&load.summary, &engine.config, 1 + num_compared, args.memory.max_memory_gib)?;
+    let num_engines = pools.as_ref().map(OpenedPools::num_engines).or(replicas.map(|of| of.num_engines())).unwrap_or(1);
+    let of_engines = (&engine.config, num_engines);
+    check_block_memory(&load.summary, of_engines, 1 + num_compared, args.memory.max_memory_gib)?;
     warnings.append(&mut load.notes);
     let latency = engine.latency(steps)?;
     if engine.config.kv_offload.is_some() && args.latency.is_some() {

@@ -60,6 +60,11 @@ pub struct OpenedPools {
 }
 
 impl OpenedPools {
+    /// The number of engines.
+    pub fn num_engines(&self) -> u32 {
+        self.num_prefill.saturating_add(self.num_decode)
+    }
+
     /// The pools with a router each.
     pub fn of(&self, (prefill_router, decode_router): (Router, Router)) -> Pools<'_> {
         Pools {

@@ -98,13 +98,13 @@ impl Search<'_> {
         self.row_of(found, &longer, replays.get())
     }
 
-    /// The highest rate that holds from one that does up to so many times it, and whether no higher one was tried.
+    /// The highest rate that holds from one that does up to so many times it, by the shorter loads, and whether no higher one was tried.
     pub(super) fn highest_from(&self, rate_per_s: f64, times: f64) -> Result<(f64, bool), String> {
-        let [_, (longer, more)] = self.loads();
+        let [(shorter, few), _] = self.loads();
         let range = (rate_per_s, times * rate_per_s);
         let start = self.guessed(range, SHORT_REQUESTS, &mut |_, _| ())?;
         let found = highest_holding(range, self.slo.precision.max(FIRST_PRECISION), start, |rate_per_s| {
-            let judged = self.judged(&longer, more, rate_per_s)?;
+            let judged = self.judged(&shorter, few, rate_per_s)?;
             Ok::<_, String>(Judged { score: judged.judgement.score(), seen: () })
         })?;
         Ok((found.holds.map_or(rate_per_s, |(rate_per_s, ())| rate_per_s), found.fails.is_none()))

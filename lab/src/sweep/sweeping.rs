@@ -154,9 +154,9 @@ impl Sweep {
         let summaries: Vec<Summary> = loads.iter().map(|(load, _)| source.summary(load)).collect();
         // The row of a server that cannot run says so; it replays nothing.
         let fits = |server: &Setting<ServerConfig>| match self.engine(&server.value) {
-            Some(engine) => {
-                summaries.iter().try_for_each(|load| check_block_memory(load, &engine, at_once, max_memory_gib))
-            }
+            Some(engine) => summaries
+                .iter()
+                .try_for_each(|load| check_block_memory(load, (&engine, most_replicas), at_once, max_memory_gib)),
             None => Ok(()),
         };
         self.grid.servers.par_iter().try_for_each(fits)

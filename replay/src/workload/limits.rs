@@ -42,25 +42,31 @@ pub fn check_memory(num_requests: u64, at_once: usize, max_memory_gib: f64) -> R
     Err(Error::invalid_argument("max_memory_gib", max_memory_gib, reason))
 }
 
-/// Refuses a load that is drawn if `at_once` replays of it may take more memory than is allowed: beyond its requests they keep tables of KV
-/// blocks.
+/// Refuses a load that is drawn if `at_once` replays of it on so many engines each may take more memory than is allowed: beyond its requests
+/// they keep tables of KV blocks.
 ///
 /// # Errors
 /// `ErrorKind::InvalidArgument` with the estimate.
-pub fn check_block_memory(load: &Summary, engine: &EngineConfig, at_once: usize, max_memory_gib: f64) -> Result<()> {
+pub fn check_block_memory(
+    load: &Summary,
+    (engine, engines): (&EngineConfig, u32),
+    at_once: usize,
+    max_memory_gib: f64,
+) -> Result<()> {
     let requests = load.requests as f64;
     let tokens = requests * (load.mean_input_tokens + load.mean_output_tokens);
     let waiting = load.sessions.map_or(0.0, |sessions| load.requests.min(sessions) as f64);
     let waiting_tokens = waiting * load.mean_input_tokens;
-    let table_gib = engine.table_bytes(requests, tokens, waiting_tokens) * at_once as f64 / GIB;
+    let table_gib = engine.table_bytes(engines, requests, tokens, waiting_tokens) * at_once as f64 / GIB;
     let needed_gib = table_gib + requests * at_once as f64 * REPLAY_BYTES / GIB;
     if needed_gib <= max_memory_gib {
         return Ok(());
     }
     let reason = format!(
         "is below the {needed_gib:.1} GiB that {} of {requests} requests may take, {table_gib:.1} GiB of them for tables of KV blocks: \
-         send fewer tokens, give fewer or larger blocks on GPU, host and disk, or allow more memory",
-        replays(at_once)
+         send fewer tokens, give fewer or larger blocks on GPU, host and disk{}, or allow more memory",
+        replays(at_once),
+        if engines > 1 { ", or fewer replicas" } else { "" }
     );
     Err(Error::invalid_argument("max_memory_gib", max_memory_gib, reason))
 }
@@ -112,7 +118,7 @@ mod tests {
     #[test]
     fn blocks_of_gpu_host_and_disk_count() {
         let mut engine = EngineConfig::new(&Deployment::default(), 1_000_000, 10_000);
-        let fits = |engine: &EngineConfig, load: &Summary| check_block_memory(load, engine, 1, 1.0).is_ok();
+        let fits = |engine: &EngineConfig, load: &Summary| check_block_memory(load, (engine, 1), 1, 1.0).is_ok();
         assert!(fits(&engine, &load(1_000_000, 1_000.0)));
         // 20,000 prompts of 100,000 tokens are 125 million blocks of 16: few of them are on the GPU, and all on such a host.
         let long = load(20_000, 100_000.0);
@@ -127,11 +133,14 @@ mod tests {
             })
         };
         engine.kv_offload = tier(50_000_000);
-        let refused = check_block_memory(&long, &engine, 1, 1.0).unwrap_err().to_string();
+        let refused = check_block_memory(&long, (&engine, 1), 1, 1.0).unwrap_err().to_string();
         assert!(refused.contains("of them for tables of KV blocks"), "{refused}");
         engine.kv_offload = tier(1_000_000);
         assert!(fits(&engine, &long));
         engine.num_gpu_blocks = 1 << 24;
-        assert!(check_block_memory(&load(1, 1.0), &engine, 2, 1.0).is_err());
+        assert!(check_block_memory(&load(1, 1.0), (&engine, 1), 2, 1.0).is_err());
+        assert!(check_block_memory(&load(1, 1.0), (&engine, 1), 1, 1.0).is_ok());
+        let refused = check_block_memory(&load(1, 1.0), (&engine, 2), 1, 1.0).unwrap_err().to_string();
+        assert!(refused.contains(", or fewer replicas"), "{refused}");
     }
 }
