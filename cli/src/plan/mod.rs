@@ -69,6 +69,10 @@ pub struct PlanArgs {
     /// Routers to choose from, as in least-requests,dynamo [default: round-robin]
     #[arg(long, value_name = "RULES", help_heading = PLAN)]
     router: Option<String>,
+    /// Whether replicas compute their own prompts (together) or pools of them prefill and decode apart: together, apart, or together,apart
+    /// [default: together]
+    #[arg(long, value_name = "KINDS", help_heading = PLAN)]
+    pools: Option<String>,
     /// Deployments to list [default: 3]
     #[arg(long, value_name = "N", help_heading = PLAN)]
     top: Option<String>,
@@ -123,8 +127,8 @@ impl PlanArgs {
                 put("plan", key, per_gpu(&format!("--{}", key.replace('_', "-")), text)?);
             }
         }
-        for (key, text) in [("growth", &self.growth), ("top", &self.top)] {
-            text.iter().for_each(|text| put("plan", key, scalar(text)));
+        for (key, text) in [("growth", &self.growth), ("top", &self.top), ("pools", &self.pools)] {
+            text.iter().for_each(|text| put("plan", key, listed(text)));
         }
         for (key, value) in &self.load.given {
             let value = value.as_str().map_or_else(|| value.clone(), scalar);
@@ -151,6 +155,11 @@ pub fn run(args: &PlanArgs, common: &Common) -> Result<Outcome<PlanReport>, Fail
     })?;
     bar.finish_and_clear();
     if let (Some(folder), Some(best)) = (&args.write, report.deployments.first()) {
+        if best.prefill_replicas > 0 {
+            return Err(Failure::usage(
+                "--write knows no files of pools that prefill and decode apart: leave it out, or give --pools together",
+            ));
+        }
         outputs.write_all(manifests::files(best, folder))?;
     }
     let failed = report.deployments.is_empty().then(|| "no deployment holds".to_owned());

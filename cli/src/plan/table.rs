@@ -42,13 +42,8 @@ fn held(of: &PlanReport, best: &PlannedDeployment, unit: &str, page: &mut Page) 
     };
     let rows = Rows::of(&of.deployments)
         .left("deployment", |of| {
-            format!(
-                "{} x {} {} TP {}",
-                of.replicas,
-                of.num_gpus / u64::from(of.replicas),
-                of.hardware,
-                of.metrics.tensor_parallel_size
-            )
+            let servers = servers(of.replicas, of.prefill_replicas);
+            format!("{servers} x {} {} TP {}", gpus_each(of), of.hardware, of.metrics.tensor_parallel_size)
         })
         .left("model", |of| of.metrics.model.clone())
         .left("engine", |of| of.engine.clone())
@@ -76,6 +71,9 @@ fn held(of: &PlanReport, best: &PlannedDeployment, unit: &str, page: &mut Page) 
     page.rows(&rows, &spare);
     page.blank();
     page.fact("start each", &best.serve_command);
+    if let Some(prefill) = &best.prefill_command {
+        page.fact("prefill", prefill);
+    }
     page.fact("margins", &best.margins);
     if let Some(highest) = best.highest_load {
         let more = 100.0 * (highest / of.load - 1.0);
@@ -98,11 +96,24 @@ fn held(of: &PlanReport, best: &PlannedDeployment, unit: &str, page: &mut Page) 
     }
 }
 
+/// The replicas: those that compute prompts, if they are apart, and those that answer.
+fn servers(replicas: u32, prefill_replicas: u32) -> String {
+    match prefill_replicas {
+        0 => count(replicas),
+        prefill => format!("({prefill} prefill + {replicas} decode)"),
+    }
+}
+
+fn gpus_each(of: &PlannedDeployment) -> u64 {
+    of.num_gpus / u64::from(of.replicas + of.prefill_replicas).max(1)
+}
+
 fn missed(of: &NearestMiss, page: &mut Page) {
-    let NearestMiss { replicas, num_gpus, hardware, miss_pct, limits_broken, .. } = of;
+    let NearestMiss { replicas, prefill_replicas, num_gpus, hardware, miss_pct, limits_broken, .. } = of;
+    let each = num_gpus / u64::from(replicas + prefill_replicas).max(1);
+    let servers = servers(*replicas, *prefill_replicas);
     page.line(&format!(
-        "No deployment holds. The nearest, {replicas} x {} {hardware}, misses by {miss_pct:.1} %: {limits_broken}.",
-        num_gpus / u64::from(*replicas)
+        "No deployment holds. The nearest, {servers} x {each} {hardware}, misses by {miss_pct:.1} %: {limits_broken}."
     ));
     page.fact("start each", &of.serve_command);
     for help in &of.help {

@@ -140,7 +140,12 @@ impl PoolArgs {
             }
         }
         let given = self.kv_transfer_bandwidth.map(|gb_per_s| 1e9 * gb_per_s);
-        let way = KvWay::between((&prefill, num_prefill), (decode, num_decode), given, self.kv_transfer_latency_ms)?;
+        let way = KvWay::between(
+            ((&prefill).into(), num_prefill),
+            (decode.into(), num_decode),
+            given,
+            self.kv_transfer_latency_ms,
+        )?;
         if matches!(decode_engine.config.rules, EngineRules::Sglang(_)) {
             decode_engine.config.scheduler.enable_prefix_caching = false;
         }

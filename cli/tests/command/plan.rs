@@ -104,6 +104,39 @@ fn other_engines_are_started_by_their_own_flags() {
 }
 
 #[test]
+fn pools_apart_hold_what_long_prompts_beside_decodes_break() {
+    let asked = [
+        "plan",
+        "--model=qwen3-8b",
+        "--hardware=h100",
+        "--gpus=4",
+        "--server=tensor_parallel_size=1",
+        "--input-len=4000",
+    ];
+    let more = [
+        "--server=max_num_batched_tokens=8192",
+        "--output-len=100",
+        "--limit=itl_p99_ms=20",
+        "--request-rate=8",
+        "--format=json",
+    ];
+    let answer = |pools: &str| run(&[&asked[..], &more, &["--pools", pools]].concat()).json();
+    let together = answer("together");
+    assert!(
+        together["deployments"].as_array().is_some_and(Vec::is_empty),
+        "prompts between decodes take longer than 20 ms: {together}"
+    );
+    let apart = answer("together,apart");
+    let best = &apart["deployments"][0];
+    assert!(best["prefill_replicas"].as_u64() > Some(0) && best["router"] == "round-robin", "{best}");
+    let replicas = best["prefill_replicas"].as_u64().unwrap() + best["replicas"].as_u64().unwrap();
+    assert_eq!(best["num_gpus"], replicas);
+    assert!(text(best, "prefill_command").contains("NixlConnector"), "{best}");
+    assert_eq!(best["metrics"]["ttft_lower_ms"], Value::Null);
+    assert!(text(&best["metrics"], "warnings").contains("was not measured"), "{best}");
+}
+
+#[test]
 fn a_plan_of_a_file_is_written_as_files_that_start_it() {
     let folder = Folder::new();
     let file = folder.write(

@@ -17,7 +17,7 @@ pub use details::Details;
 pub use disk::DiskReport;
 pub use noise::{NOISE, Noise, OF_CORRECTION};
 pub use offload::OffloadReport;
-pub use pools::{KvWay, KvWayKind, PoolReport, Pools, PoolsReport, TRANSFERS_NOTE};
+pub use pools::{KvWay, KvWayKind, PoolReport, PoolServer, Pools, PoolsReport, TRANSFERS_NOTE};
 pub use replicas::{RanksOfServer, ReplicaReport, Replicas, ReplicasReport};
 pub use report::{AllReplicas, Counters, GIVEN, ReplayedLoad, Server, Simulation};
 pub use sessions::{SessionReport, Turns};

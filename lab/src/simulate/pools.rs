@@ -74,6 +74,23 @@ fn bytes_per_token(model: &Model, deployment: &Deployment) -> ridgepoint::Result
     Ok(Memory::new(model, deployment)?.kv_bytes_per_token() * ranks)
 }
 
+/// A server of a pool.
+#[derive(Clone, Copy)]
+pub struct PoolServer<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The GPU.
+    pub hardware: &'a Hardware,
+    /// How the model is spread over GPUs.
+    pub deployment: &'a Deployment,
+}
+
+impl<'a> From<&'a Served> for PoolServer<'a> {
+    fn from(of: &'a Served) -> Self {
+        PoolServer { model: &of.model, hardware: &of.hardware, deployment: &of.deployment }
+    }
+}
+
 impl KvWay {
     /// The way between `prefill` and `decode` replicas: a rate that is `given`, bytes per second of a GPU; else NVLink if it joins all GPUs, else
     /// their network.
@@ -81,8 +98,8 @@ impl KvWay {
     /// # Errors
     /// `ErrorKind::Invalid` for pools of unlike KV caches, of data-parallel ranks, or without a known link.
     pub fn between(
-        (prefill, num_prefill): (&Served, u32),
-        (decode, num_decode): (&Served, u32),
+        (prefill, num_prefill): (PoolServer<'_>, u32),
+        (decode, num_decode): (PoolServer<'_>, u32),
         given_bytes_per_s: Option<f64>,
         latency_ms: f64,
     ) -> ridgepoint::Result<Self> {
@@ -92,9 +109,9 @@ impl KvWay {
                 "replicas with data-parallel ranks are not modelled: leave out --data-parallel-size and attention that is shared so".to_owned(),
             );
         }
-        let one = |of: &Served| {
+        let one = |of: PoolServer<'_>| {
             let alone = Deployment { tensor_parallel_size: 1, pipeline_parallel_size: 1, ..of.deployment.clone() };
-            bytes_per_token(&of.model, &alone)
+            bytes_per_token(of.model, &alone)
         };
         let (of_prefill, of_decode) = (one(prefill)?, one(decode)?);
         if (of_prefill - of_decode).abs() > 1e-6 * of_prefill {
@@ -111,7 +128,7 @@ impl KvWay {
         };
         let (over, rates) = match (given_bytes_per_s, decode.hardware.interconnect) {
             (Some(rate), _) => (KvWayKind::Given, [rate, rate]),
-            (None, Some(link)) if is_joined(&decode.hardware) => {
+            (None, Some(link)) if is_joined(decode.hardware) => {
                 (KvWayKind::Nvlink, [link.unidirectional_bytes_per_s; 2])
             }
             _ => {
@@ -125,7 +142,7 @@ impl KvWay {
                         Error::invalid("the pools of prefill and decode replicas", vec![problem])
                     })
                 };
-                (KvWayKind::Network, [rate(&prefill.hardware)?, rate(&decode.hardware)?])
+                (KvWayKind::Network, [rate(prefill.hardware)?, rate(decode.hardware)?])
             }
         };
         Ok(KvWay {
@@ -133,8 +150,19 @@ impl KvWay {
             prefill_bytes_per_s_per_gpu: rates[0],
             decode_bytes_per_s_per_gpu: rates[1],
             latency_ms,
-            bytes_per_token: bytes_per_token(&decode.model, &decode.deployment)?,
+            bytes_per_token: bytes_per_token(decode.model, decode.deployment)?,
         })
+    }
+
+    /// The transfers of replicas with these GPUs.
+    pub fn transfer(&self, prefill: &Deployment, decode: &Deployment) -> KvTransfer {
+        let of_replica = |rate: f64, deployment: &Deployment| rate * deployment.num_gpus() as f64;
+        KvTransfer {
+            bytes_per_token: self.bytes_per_token,
+            prefill_bytes_per_s: of_replica(self.prefill_bytes_per_s_per_gpu, prefill),
+            decode_bytes_per_s: of_replica(self.decode_bytes_per_s_per_gpu, decode),
+            latency_us: self.latency_ms * 1e3,
+        }
     }
 
     /// The way in words.
@@ -272,19 +300,12 @@ impl Server<'_> {
             replicas.push((latency, &engine.config));
         }
         let decode = replicas.split_off(num_prefill);
-        let way = pools.way;
-        let of_replica = |rate: f64, deployment: &Deployment| rate * deployment.num_gpus() as f64;
         let pools = Disaggregated {
             prefill: replicas,
             decode,
             prefill_router: pools.prefill_router,
             decode_router: pools.decode_router,
-            transfer: KvTransfer {
-                bytes_per_token: way.bytes_per_token,
-                prefill_bytes_per_s: of_replica(way.prefill_bytes_per_s_per_gpu, &pools.prefill_engine.deployment),
-                decode_bytes_per_s: of_replica(way.decode_bytes_per_s_per_gpu, self.deployment),
-                latency_us: way.latency_ms * 1e3,
-            },
+            transfer: pools.way.transfer(&pools.prefill_engine.deployment, self.deployment),
         };
         pools.replay(workload, observers)
     }

@@ -11,9 +11,8 @@ use serde_json::{Map, Value};
 
 use super::load::{LoadPoint, Source};
 use super::load_keys::{FILE_KEYS, Loads};
-use super::replica_keys;
+use super::replica_keys::Sharing;
 use super::slo::Slo;
-use crate::simulate::Replicas;
 
 /// Most configurations of a grid.
 pub const MAX_CONFIGURATIONS: usize = 100_000;
@@ -54,7 +53,7 @@ pub struct Grid {
     pub(super) origin: String,
     pub(super) servers: Vec<Setting<ServerConfig>>,
     /// How many of a server share each load.
-    pub(super) replicas: Vec<Setting<Replicas>>,
+    pub(super) replicas: Vec<Setting<Sharing>>,
     pub(super) loads: Vec<Setting<LoadPoint>>,
     pub(super) source: Source,
     pub(super) slo: Option<Slo>,
@@ -76,7 +75,7 @@ pub(super) struct Setting<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Configuration<'a> {
     pub(super) server: &'a Setting<ServerConfig>,
-    pub(super) replicas: &'a Setting<Replicas>,
+    pub(super) replicas: &'a Setting<Sharing>,
     pub(super) load: &'a Setting<LoadPoint>,
 }
 
@@ -173,7 +172,7 @@ impl Grid {
         let replicas = combinations(&replica_axes, |map| {
             let value = Value::Object(map.clone());
             let keys = Keys::new("replicas", &value, &log);
-            let replicas = replica_keys::read(&keys);
+            let replicas = Sharing::read(&keys);
             keys.finish();
             Some(replicas)
         });
@@ -185,6 +184,12 @@ impl Grid {
                  requests or a rate, or leave data_parallel_size out",
                 profile.origin
             ));
+        }
+        let is_apart = replicas.iter().any(|of| of.value.prefill > 0);
+        if is_apart && slo.as_ref().is_some_and(Slo::has_confidence) {
+            log.problem(
+                "slo.confidence with replicas.prefill: intervals of pools are not known; leave one of them out",
+            );
         }
         let grid = Grid { origin: origin.to_owned(), servers, replicas, loads: load_points, source: loads.source, slo };
         Ok(log.finish(origin, Some(grid))?.0)

@@ -11,18 +11,20 @@ use ridgepoint::{
     engine_on,
 };
 use ridgepoint_replay::server_config::ServedEngine;
-use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, lockstep};
+use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, Workload, lockstep};
 use ridgepoint_replay::{
-    Cluster, EngineConfig, Intervals, Metrics, Observer, QueueTrend, Replay, Router, SpreadSampler, replay,
+    Cluster, Disaggregated, EngineConfig, EngineRules, Intervals, Metrics, Observer, QueueTrend, Replay, SpreadSampler,
+    replay,
 };
 
 use super::grid::{Configuration, Grid};
 use super::load::{LoadPoint, Source};
+use super::replica_keys::Sharing;
 use super::row::{CANNOT_RUN, Row};
 use super::search::Search;
 use super::slo::Slo;
 use crate::fit::unlike_the_fitted;
-use crate::simulate::Replicas;
+use crate::simulate::{KvWay, PoolServer, TRANSFERS_NOTE};
 
 /// The latency model of a server, built by the first of its loads that needs it; or why there is none.
 pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
@@ -62,7 +64,7 @@ impl Point<'_> {
     }
 
     /// The servers that share the load.
-    pub(super) fn replicas(&self) -> Replicas {
+    pub(super) fn sharing(&self) -> Sharing {
         self.configuration.replicas.value
     }
 
@@ -76,7 +78,7 @@ impl Point<'_> {
     pub(super) fn described(&self, index: usize) -> Row {
         let (server, load, source) =
             (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
-        let replicas = self.replicas();
+        let sharing = self.sharing();
         let engine = &self.engine();
         let deployment = &match &self.model.model {
             Ok((model, _)) => server.deployment_on(model, self.hardware, engine),
@@ -96,12 +98,13 @@ impl Point<'_> {
             configuration: index as u64,
             model: model.to_owned(),
             hardware: self.hardware.name.clone(),
-            gpus: deployment.num_gpus() * u64::from(replicas.count),
+            gpus: deployment.num_gpus() * u64::from(sharing.replicas()),
             tensor_parallel_size: u64::from(deployment.tensor_parallel_size),
             pipeline_parallel_size: u64::from(deployment.pipeline_parallel_size),
             data_parallel_size: u64::from(deployment.data_parallel_size),
-            replicas: Some(u64::from(replicas.count)),
-            router: (replicas.count > 1).then_some(replicas.router.kind),
+            replicas: Some(u64::from(sharing.count)),
+            prefill_replicas: Some(u64::from(sharing.prefill)).filter(|prefill| *prefill > 0),
+            router: (sharing.replicas() > 1).then_some(sharing.router),
             efficiency: match self.options.efficiency {
                 EfficiencyMode::Tables => "tables".to_owned(),
                 EfficiencyMode::Ideal => "ideal".to_owned(),
@@ -202,6 +205,44 @@ impl Point<'_> {
         notes
     }
 
+    /// One replay of a load on all servers that share it.
+    fn shared(
+        &self,
+        latency: &CalibratedRoofline,
+        config: &EngineConfig,
+        seed: u64,
+        workload: &mut dyn Workload,
+        watching: &mut [&mut dyn Observer],
+    ) -> ridgepoint::Result<Replay> {
+        let sharing = self.sharing();
+        let router = sharing.router(seed);
+        let one: (&dyn LatencyModel, &EngineConfig) = (latency, config);
+        match sharing {
+            Sharing { prefill: 0, count: 1, .. } => replay(latency, config, workload, watching),
+            Sharing { prefill: 0, count, .. } => {
+                Ok(Cluster { replicas: vec![one; count as usize], router }.replay(workload, watching)?.all)
+            }
+            Sharing { prefill, count, .. } => {
+                let mut decode = config.clone();
+                // SGLang's decode servers have no prefix cache.
+                decode.scheduler.enable_prefix_caching &= !matches!(config.rules, EngineRules::Sglang(_));
+                let (model, hardware) = (self.model.model.as_ref().map_err(|reason| no_model(reason))?, self.hardware);
+                let of = &self.configuration.server.value;
+                let deployment = &of.deployment_on(&model.0, hardware, &self.engine());
+                let server = PoolServer { model: &model.0, hardware, deployment };
+                let way = KvWay::between((server, prefill), (server, count), None, 0.0)?;
+                let pools = Disaggregated {
+                    prefill: vec![one; prefill as usize],
+                    decode: vec![(latency, &decode); count as usize],
+                    prefill_router: router,
+                    decode_router: router,
+                    transfer: way.transfer(server.deployment, server.deployment),
+                };
+                Ok(pools.replay(workload, watching)?.all)
+            }
+        }
+    }
+
     /// One replay of a load and its row.
     pub(super) fn replayed(
         &self,
@@ -220,16 +261,7 @@ impl Point<'_> {
         if self.grid.slo.is_none() {
             watching.push(&mut sampler);
         }
-        let replayed = match self.replicas() {
-            Replicas { count: 1, .. } => replay(latency, config, &mut workload, &mut watching),
-            Replicas { count, router, .. } => {
-                let one: (&dyn LatencyModel, &EngineConfig) = (latency, config);
-                let router = Router { seed: load.seed, ..router };
-                let cluster = Cluster { replicas: vec![one; count as usize], router };
-                cluster.replay(&mut workload, &mut watching).map(|of| of.all)
-            }
-        };
-        let replayed = replayed.map_err(reason)?;
+        let replayed = self.shared(latency, config, load.seed, &mut workload, &mut watching).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let trend = replayed.queue_trend();
@@ -240,7 +272,9 @@ impl Point<'_> {
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         row.fill(&run, &replayed.counters, trend.map(|trend| trend.state()));
-        if self.grid.slo.is_none() {
+        if self.sharing().prefill > 0 {
+            row.warn([TRANSFERS_NOTE.to_owned()]);
+        } else if self.grid.slo.is_none() {
             self.fill_intervals(&mut row, latency, &sampler, trend.as_ref());
         }
         if let Some(counted) = &replayed.offload {
@@ -249,6 +283,11 @@ impl Point<'_> {
         row.warn(notes);
         Ok(PointReplay { row, trend, replay: replayed })
     }
+}
+
+/// The error of a model that was not found.
+fn no_model(reason: &str) -> Error {
+    Error::invalid("the model", vec![reason.to_owned()])
 }
 
 /// A replay of one load.

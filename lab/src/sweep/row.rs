@@ -38,9 +38,12 @@ pub struct Row {
     pub pipeline_parallel_size: u64,
     /// Ranks; one of them is replayed with its share of the load.
     pub data_parallel_size: u64,
-    /// Servers that share the load; empty in files of older versions.
+    /// Servers that answer; empty in files of older versions.
     #[serde(default)]
     pub replicas: Option<u64>,
+    /// Servers that compute their prompts; empty where each computes its own.
+    #[serde(default)]
+    pub prefill_replicas: Option<u64>,
     /// How requests are spread over them; empty of one.
     #[serde(default)]
     pub router: Option<RouterKind>,

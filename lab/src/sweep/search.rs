@@ -14,6 +14,8 @@ use super::slo::{Judgement, QUEUE, Slo};
 
 /// The lengths of the loads that rates are judged by, requests, with the number of seeds: the next one where the one before leaves a doubt.
 const LENGTHS: [(u64, u64); 2] = [(5_000, 4), (20_000, 6)];
+/// Requests of a load that probes, for each replica.
+const PROBED_REQUESTS: u64 = 500;
 /// More replicas than these share a load that is as many times as long.
 const MOST_TIMES_LONGER: u32 = 16;
 /// The precision of a first search, after which a doubt may show.
@@ -129,6 +131,13 @@ impl Search<'_> {
         })
     }
 
+    /// The score of a rate by one short load of so many replicas.
+    pub(super) fn probed(&self, rate_per_s: f64, replicas: u32) -> Result<f64, String> {
+        let most = PROBED_REQUESTS * u64::from(replicas.min(MOST_TIMES_LONGER));
+        let short = self.point.configuration.load.value.with_requests(|_| most);
+        Ok(self.judgement(&self.seed(&short, rate_per_s)?).judgement.score())
+    }
+
     /// Judges one rate as a search does: by the shorter loads where they leave no doubt, else by the longer ones. With the load that
     /// decided.
     pub(super) fn judged_at(&self, rate_per_s: f64) -> Result<(JudgedRate, LoadPoint), String> {
@@ -147,7 +156,7 @@ impl Search<'_> {
     /// The loads that rates are judged by, with the number of seeds.
     fn loads(&self) -> [(LoadPoint, u64); 2] {
         let given = &self.point.configuration.load.value;
-        lengths(self.point.replicas().count)
+        lengths(self.point.sharing().replicas())
             .map(|(length, seeds)| (given.with_requests(|number| number.max(length)), seeds))
     }
 

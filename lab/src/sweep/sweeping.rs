@@ -140,7 +140,7 @@ impl Sweep {
     pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
         let source = &self.grid.source;
         let is_lengthened = self.grid.slo.is_some() && source.is_drawn();
-        let most_replicas = self.grid.replicas.iter().map(|of| of.value.count).max().unwrap_or(1);
+        let most_replicas = self.grid.replicas.iter().map(|of| of.value.replicas()).max().unwrap_or(1);
         let replayed = |load: &Setting<LoadPoint>| match is_lengthened {
             true => largest(&load.value, most_replicas),
             false => (load.value, 1),

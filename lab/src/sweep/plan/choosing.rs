@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use ridgepoint::Hardware;
 use ridgepoint_replay::{Observer, ResourceSampler, RouterKind, SpreadSampler};
 
 use super::super::grid::Configuration;
 use super::super::load::LoadPoint;
 use super::super::point::SharedLatency;
+use super::super::replica_keys::Sharing;
 use super::super::row::Row;
 use super::super::search::{JudgedRate, Search, behind};
 use super::super::slo::{QUEUE, Slo};
-use super::screening::{Screened, name_of, replicas, screen};
-use super::{FrontPoint, NearestMiss, NotPlanned, Plan, PlanReport, PlannedDeployment, engine_of, launch};
+use super::screening::{Screened, name_of, screen, shared};
+use super::{FrontPoint, NearestMiss, NotPlanned, Plan, PlanReport, PlannedDeployment};
 
 /// Short loads find a rate to this share: a deployment is judged if servers that do so much more would hold the load.
 const GUESS_SHARE: f64 = 1.2;
 /// A server has been given up once so many times the guessed number of replicas do not hold.
 const MOST_MORE: f64 = 2.0;
+/// The most replicas of a server that does not hold any load alone, where prefill and decode are apart.
+const MOST_APART: f64 = 16.0;
+/// A deployment is judged whole if a short load scores less: the logarithm of a figure over its limit.
+const PROMISING: f64 = 0.1;
 /// The highest load of the best deployment is searched up to so many times the one that must hold.
 const HIGHEST: f64 = 8.0;
 /// Points of the front that are listed.
@@ -27,8 +33,7 @@ const MAX_FRONT: usize = 24;
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     server: usize,
-    count: u32,
-    router: RouterKind,
+    sharing: Sharing,
     gpus: u64,
     /// What deployments are ranked by: cost, or GPUs without prices.
     cost: f64,
@@ -39,7 +44,7 @@ struct Offer {
 impl Offer {
     /// The share of the load that it is guessed to hold.
     fn share(&self, plan: &Plan) -> f64 {
-        self.highest * f64::from(self.count) / plan.target()
+        self.highest * f64::from(self.sharing.replicas()) / plan.target()
     }
 }
 
@@ -79,7 +84,8 @@ pub(super) fn answer(plan: &Plan, progress: &(dyn Fn(usize, usize) + Sync)) -> P
             Err(reason) => left_out.add(reason, plan, candidate.server),
             Ok(of) if of.judged.judgement.score() <= 0.0 => held.push(of),
             Ok(of) => {
-                candidates.extend(plan.with_more(candidate));
+                let of_server = screened.get(candidate.server).and_then(|of| of.as_ref().ok());
+                candidates.extend(of_server.map(|screened| plan.with_more(candidate, screened)).unwrap_or_default());
                 failed.push(of);
             }
         }
@@ -136,67 +142,107 @@ impl Plan {
         self.sweep.hardware.get(&self.sweep.grid.servers.get(server)?.value.hardware)
     }
 
-    /// A deployment of so many servers, or of the next number that is allowed; `None` beyond the GPUs that there are.
-    fn candidate(&self, server: usize, gpus: u64, at_least: u32, router: RouterKind, highest: f64) -> Option<Offer> {
-        let count = match &self.counts {
-            None => at_least,
-            Some(counts) => *counts.range(at_least..).next()?,
-        };
-        let hardware = &self.hardware_of(server)?.name;
-        let (gpus, most) = (gpus * u64::from(count), self.wanted.gpus.of(hardware).unwrap_or(0));
+    /// A deployment of servers that share the load; `None` beyond the GPUs that there are.
+    fn offer(&self, of: &Screened, sharing: Sharing) -> Option<Offer> {
+        let hardware = &self.hardware_of(of.server)?.name;
+        let (gpus, most) = (of.gpus * u64::from(sharing.replicas()), self.wanted.gpus.of(hardware).unwrap_or(0));
         let price = self.wanted.price_per_gpu_hour.as_ref().and_then(|of| of.of(hardware)).unwrap_or(1.0);
-        (gpus <= most).then_some(Offer { server, count, router, gpus, cost: price * gpus as f64, highest })
+        let highest = of.highest.unwrap_or(0.0);
+        (gpus <= most).then_some(Offer { server: of.server, sharing, gpus, cost: price * gpus as f64, highest })
+    }
+
+    /// The least number of replicas that is allowed.
+    fn number(&self, at_least: u32) -> Option<u32> {
+        match &self.counts {
+            None => Some(at_least),
+            Some(counts) => counts.range(at_least..).next().copied(),
+        }
+    }
+
+    /// The most replicas that are thought of.
+    fn most(&self, of: &Screened) -> f64 {
+        of.highest.map_or(MOST_APART, |highest| MOST_MORE * (self.target() / highest).ceil() + 1.0)
+    }
+
+    /// The deployment of the fewest replicas from a number on that may hold.
+    fn next(&self, of: &Screened, at_least: u32, like: Sharing) -> Option<Offer> {
+        if like.prefill == 0 {
+            let count = self.number(at_least).filter(|count| f64::from(*count) <= self.most(of))?;
+            return self.offer(of, Sharing { count, ..like });
+        }
+        let mut at_least = at_least.max(2);
+        loop {
+            let all = self.number(at_least).filter(|all| f64::from(*all) <= self.most(of))?;
+            // Short loads choose how many of them compute prompts.
+            let split = |prefill: u32| {
+                let offer = self.offer(of, Sharing { count: all - prefill, prefill, ..like })?;
+                let score = self.with_search(offer, |search| search.probed(self.target(), all)).ok()?;
+                Some((score, offer))
+            };
+            self.offer(of, Sharing { count: all - 1, prefill: 1, ..like })?;
+            let best = (1..all).into_par_iter().filter_map(split).min_by(|one, other| one.0.total_cmp(&other.0));
+            match best {
+                Some((score, offer)) if score <= PROMISING => return Some(offer),
+                _ => at_least = all + 1,
+            }
+        }
+    }
+
+    /// The smallest deployments of a server that may hold, or why none can.
+    fn candidates(&self, of: &Screened) -> Result<Vec<Offer>, String> {
+        let needed = of.highest.map(|highest| self.target() / highest);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
+        let at_least = (needed.unwrap_or(0.0) / GUESS_SHARE).ceil().max(1.0) as u32;
+        let mut found = Vec::new();
+        if of.highest.is_some() && self.wanted.together {
+            // One replica has no router.
+            let routers = self.routers.iter().take(if at_least == 1 { 1 } else { usize::MAX });
+            let like = |router: &RouterKind| Sharing { count: 1, prefill: 0, router: *router };
+            found.extend(routers.filter_map(|router| self.next(of, at_least, like(router))));
+        }
+        if self.wanted.apart {
+            let like = |router: &RouterKind| Sharing { count: 1, prefill: 1, router: *router };
+            found.extend(self.routers.iter().filter_map(|router| self.next(of, 2, like(router))));
+        }
+        match (found.is_empty(), needed, &of.broken) {
+            (false, ..) => Ok(found),
+            (true, Some(needed), _) => {
+                Err(format!("needs about {} replicas of {} GPUs each, which are not there", needed.ceil(), of.gpus))
+            }
+            (true, None, broken) => {
+                let broken = broken.clone().unwrap_or_default();
+                Err(format!("no number of replicas holds: at the lowest load {broken}"))
+            }
+        }
     }
 
     /// The largest deployment of a server that the GPUs make.
     fn largest(&self, of: &Screened) -> Option<Offer> {
         let hardware = &self.hardware_of(of.server)?.name;
         let most = u32::try_from(self.wanted.gpus.of(hardware)? / of.gpus).ok()?;
-        let count = match &self.counts {
+        let all = match &self.counts {
             None => most,
             Some(counts) => *counts.range(..=most).next_back()?,
         };
-        let router = *self.routers.first()?;
-        (count > 0).then(|| self.candidate(of.server, of.gpus, count, router, of.highest.unwrap_or(0.0)))?
-    }
-
-    /// The smallest deployments of a server that may hold, or why none can.
-    fn candidates(&self, of: &Screened) -> Result<Vec<Offer>, String> {
-        let Some(highest) = of.highest else {
-            let broken = of.broken.clone().unwrap_or_default();
-            return Err(format!("no number of replicas holds: at the lowest load {broken}"));
-        };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
-        let at_least = (self.target() / (GUESS_SHARE * highest)).ceil().max(1.0) as u32;
-        // One replica has no router.
-        let routers = self.routers.iter().take(if at_least == 1 { 1 } else { usize::MAX });
-        let found: Vec<Offer> =
-            routers.filter_map(|router| self.candidate(of.server, of.gpus, at_least, *router, highest)).collect();
-        match found.is_empty() {
-            false => Ok(found),
-            true => Err(format!(
-                "needs about {} replicas of {} GPUs each, which are not there",
-                (self.target() / highest).ceil(),
-                of.gpus
-            )),
-        }
+        let prefill = if self.wanted.together { 0 } else { all / 2 };
+        let count = all.checked_sub(prefill).filter(|count| *count > 0)?;
+        self.offer(of, Sharing { count, prefill, router: *self.routers.first()? })
     }
 
     /// The deployments to judge after one that does not hold.
-    fn with_more(&self, of: Offer) -> Vec<Offer> {
-        let gpus = of.gpus / u64::from(of.count);
-        if f64::from(of.count) > MOST_MORE * (self.target() / of.highest).ceil() {
-            return Vec::new();
-        }
-        let routers = if of.count == 1 { &self.routers[..] } else { std::slice::from_ref(&of.router) };
-        let more = |router: &RouterKind| self.candidate(of.server, gpus, of.count + 1, *router, of.highest);
+    fn with_more(&self, of: Offer, screened: &Screened) -> Vec<Offer> {
+        let is_first = of.sharing.replicas() == 1;
+        let routers = if is_first { &self.routers[..] } else { std::slice::from_ref(&of.sharing.router) };
+        let more = |router: &RouterKind| {
+            self.next(screened, of.sharing.replicas() + 1, Sharing { router: *router, ..of.sharing })
+        };
         routers.iter().filter_map(more).collect()
     }
 
     /// Runs `then` with the search of a deployment.
     fn with_search<T>(&self, of: Offer, then: impl FnOnce(&Search<'_>) -> Result<T, String>) -> Result<T, String> {
         let grid = &self.sweep.grid;
-        let replicas = replicas(of.count, of.router);
+        let replicas = shared(of.sharing);
         let (Some(server), Some(load), Some(slo)) = (grid.servers.get(of.server), grid.loads.first(), self.slo())
         else {
             return Err(String::new());
@@ -213,14 +259,6 @@ impl Plan {
         Ok(JudgedDeployment { candidate, judged, load })
     }
 
-    fn serve_command(&self, server: usize) -> (String, Option<String>) {
-        let Some(of) = self.sweep.grid.servers.get(server) else { return Default::default() };
-        let engine = engine_of(&of.value, self.sweep.options());
-        let line = launch::serve_command(&engine, &self.sweep.served_name(&of.value), &of.keys);
-        let problem = launch::differs(&line, &of.value.hardware, &of.value);
-        (line, problem)
-    }
-
     fn deployment(&self, of: &JudgedDeployment, is_best: bool) -> Option<PlannedDeployment> {
         let JudgedDeployment { candidate, judged, load } = of;
         let tightest = judged.judgement.tightest().map(|(key, margin_pct)| (key.to_owned(), margin_pct));
@@ -231,7 +269,10 @@ impl Plan {
             let (sent, rate_per_s) = load.sent_at(self.target());
             let seen = search.point.replayed(search.row, search.latency, search.config, &sent, rate_per_s, watching)?;
             let mut row = judged.row.clone();
-            search.point.fill_intervals(&mut row, search.latency, &spread, seen.trend.as_ref());
+            // How often those of pools would hold is not known.
+            if candidate.sharing.prefill == 0 {
+                search.point.fill_intervals(&mut row, search.latency, &spread, seen.trend.as_ref());
+            }
             let binds = tightest.as_ref().map_or(QUEUE, |(key, _)| key.as_str());
             let resource = behind(&resources, &seen.replay, binds);
             let highest = if is_best { Some(search.highest_from(self.target(), HIGHEST)?) } else { None };
@@ -239,17 +280,19 @@ impl Plan {
         });
         let (mut row, resource, highest) = watched.ok()?;
         row.num_requests = judged.row.num_requests;
-        let (serve_command, problem) = self.serve_command(candidate.server);
+        let (serve_command, prefill_command, problem) = self.commands(candidate.server, candidate.sharing);
         row.warn(problem);
         let cost_per_hour = self.wanted.price_per_gpu_hour.as_ref().map(|_| candidate.cost);
         let tokens_per_hour = row.output_tokens_per_s.map(|rate| 3_600.0 * rate);
         Some(PlannedDeployment {
             serve_command,
+            prefill_command,
             engine: row.serving_engine.clone(),
             hardware: row.hardware.clone(),
             num_gpus: candidate.gpus,
-            replicas: candidate.count,
-            router: (candidate.count > 1).then_some(candidate.router),
+            replicas: candidate.sharing.count,
+            prefill_replicas: candidate.sharing.prefill,
+            router: (candidate.sharing.replicas() > 1).then_some(candidate.sharing.router),
             holds: true,
             binding_limit: tightest.as_ref().map(|(key, _)| key.clone()),
             binding_resource: resource,
@@ -272,7 +315,7 @@ impl Plan {
         let mut help = Vec::new();
         let of_server = screened.get(candidate.server).and_then(|of| of.as_ref().ok());
         if let Some(server) = of_server.filter(|of| of.highest.is_some()) {
-            let needed = (self.target() / candidate.highest).ceil().max(f64::from(candidate.count) + 1.0);
+            let needed = (self.target() / candidate.highest).ceil().max(f64::from(candidate.sharing.replicas()) + 1.0);
             help.push(format!(
                 "more GPUs: by short loads about {needed} replicas hold, {} GPUs",
                 needed * server.gpus as f64
@@ -284,10 +327,11 @@ impl Plan {
         }
         help.push(format!("a looser limit: {}", judged.judgement.broken().unwrap_or_default()));
         Some(NearestMiss {
-            serve_command: self.serve_command(candidate.server).0,
+            serve_command: self.commands(candidate.server, candidate.sharing).0,
             hardware: judged.row.hardware.clone(),
             num_gpus: candidate.gpus,
-            replicas: candidate.count,
+            replicas: candidate.sharing.count,
+            prefill_replicas: candidate.sharing.prefill,
             limits_broken: judged.judgement.broken()?,
             miss_pct: 100.0 * (judged.judgement.score().exp() - 1.0),
             help,

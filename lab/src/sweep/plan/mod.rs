@@ -108,8 +108,8 @@ impl Plan {
         let counts = counts.then(|| grid.replicas.iter().map(|of| of.value.count).collect());
         let mut routers: Vec<RouterKind> = Vec::new();
         for of in &grid.replicas {
-            if !routers.contains(&of.value.router.kind) {
-                routers.push(of.value.router.kind);
+            if !routers.contains(&of.value.router) {
+                routers.push(of.value.router);
             }
         }
         let data_dir = options.data_dir.clone();

@@ -36,16 +36,21 @@ pub struct PlanReport {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedDeployment {
-    /// The command that starts each server.
+    /// The command that starts each server that answers.
     pub serve_command: String,
+    /// The command that starts each server that computes prompts for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill_command: Option<String>,
     /// The engine, with the version that is predicted.
     pub engine: String,
     /// GPU, by its own name.
     pub hardware: String,
     /// GPUs of all replicas.
     pub num_gpus: u64,
-    /// Servers that share the load.
+    /// Servers that answer.
     pub replicas: u32,
+    /// Servers that compute prompts for them; 0 where each computes its own.
+    pub prefill_replicas: u32,
     /// How requests are spread over them; `None` of one.
     pub router: Option<RouterKind>,
     /// Whether it holds.
@@ -82,8 +87,10 @@ pub struct NearestMiss {
     pub hardware: String,
     /// GPUs of all replicas.
     pub num_gpus: u64,
-    /// Servers that share the load.
+    /// Servers that answer.
     pub replicas: u32,
+    /// Servers that compute prompts for them; 0 where each computes its own.
+    pub prefill_replicas: u32,
     /// The limits that it breaks, with its figures.
     pub limits_broken: String,
     /// How far the worst is above its limit, %.

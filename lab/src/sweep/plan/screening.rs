@@ -5,10 +5,10 @@ use ridgepoint_replay::RouterKind;
 
 use super::super::grid::{Configuration, Setting};
 use super::super::point::SharedLatency;
+use super::super::replica_keys::Sharing;
 use super::super::row::Row;
 use super::super::search::Search;
 use super::{FrontPoint, Plan};
-use crate::simulate::Replicas;
 
 /// Requests of a load that screens.
 const NUM_REQUESTS: u64 = 600;
@@ -30,13 +30,12 @@ pub(super) struct Screened {
 }
 
 /// One server alone.
-pub(super) fn one() -> Setting<Replicas> {
-    replicas(1, RouterKind::default())
+pub(super) fn one() -> Setting<Sharing> {
+    shared(Sharing { count: 1, prefill: 0, router: RouterKind::default() })
 }
 
-/// So many servers behind a router.
-pub(super) fn replicas(count: u32, kind: RouterKind) -> Setting<Replicas> {
-    let value = Replicas { count, router: ridgepoint_replay::Router { kind, seed: 0 }, ranks: None };
+/// Servers that share the load of a plan.
+pub(super) fn shared(value: Sharing) -> Setting<Sharing> {
     Setting { value, keys: serde_json::Map::new(), all: String::new(), varied: String::new() }
 }
 

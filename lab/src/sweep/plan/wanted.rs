@@ -10,6 +10,9 @@ pub const MOST_GPUS: u64 = 1_024;
 /// Deployments that are listed where `top` does not say.
 const TOP: usize = 3;
 
+const TOGETHER: &str = "together";
+const APART: &str = "apart";
+
 /// One value for all GPUs, or one for each that is named.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PerGpu<T> {
@@ -46,6 +49,10 @@ pub(super) struct Wanted {
     pub(super) price_per_gpu_hour: Option<PerGpu<f64>>,
     /// The load may grow by this share.
     pub(super) growth: f64,
+    /// Whether each replica may compute its own prompts, and whether others may.
+    pub(super) together: bool,
+    /// See above.
+    pub(super) apart: bool,
     /// Deployments to list.
     pub(super) top: usize,
 }
@@ -61,9 +68,20 @@ pub(super) fn read(keys: &Keys<'_>) -> Wanted {
         "a price of at least 0, or one for each GPU as in { h200 = 3.5 }",
         |value| value.as_f64().filter(|price| (0.0..=1e9).contains(price)),
     );
+    let pools = keys.read("pools", "together, apart, or a list of both", |value| {
+        let named: Vec<&str> = match value {
+            Value::Array(several) => several.iter().map(Value::as_str).collect::<Option<_>>()?,
+            one => vec![one.as_str()?],
+        };
+        let is_known = !named.is_empty() && named.iter().all(|name| [TOGETHER, APART].contains(name));
+        is_known.then(|| (named.contains(&TOGETHER), named.contains(&APART)))
+    });
+    let (together, apart) = pools.unwrap_or((true, false));
     Wanted {
         gpus: gpus.unwrap_or(PerGpu::All(MOST_GPUS)),
         price_per_gpu_hour: price,
+        together,
+        apart,
         growth: keys.number("growth", NumberRange::from_zero(100.0, "as a share of the load")).unwrap_or(0.0),
         top: keys.whole("top", 1..=100).unwrap_or(TOP),
     }
