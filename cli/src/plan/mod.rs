@@ -14,7 +14,7 @@ use ridgepoint_lab::sweep::plan::{Plan, PlanReport};
 use ridgepoint_replay::workload::load_arguments;
 use serde_json::{Map, Value};
 
-use crate::common::{Common, PredictionArgs};
+use crate::common::{Common, MemoryArg, PredictionArgs};
 use crate::flags::{FlagRows, Flags};
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Force, Outputs};
@@ -88,6 +88,8 @@ pub struct PlanArgs {
     #[command(flatten)]
     load: Flags<OfPlannedLoad>,
     #[command(flatten)]
+    memory: MemoryArg,
+    #[command(flatten)]
     prediction: PredictionArgs,
 }
 
@@ -144,7 +146,8 @@ impl PlanArgs {
 /// Plans and files that cannot be read or are at fault; files that cannot be written.
 pub fn run(args: &PlanArgs, common: &Common) -> Result<Outcome<PlanReport>, Failure> {
     let (origin, asked) = args.keys()?;
-    let plan = Plan::from_keys(&origin, &asked, args.prediction.options(common)?)?;
+    let plan =
+        Plan::from_keys(&origin, &asked, args.prediction.options(common)?)?.within_memory(args.memory.max_memory_gib);
     let mut outputs = Outputs::new(common, args.force);
     let bar = progress::bar(plan.num_servers() as u64, "plan [{bar:30}] {pos}/{len} servers screened, {msg}{elapsed}");
     let report = plan.run(usize::from(args.threads), &|screened, judged| {

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use ridgepoint::Hardware;
+use ridgepoint_replay::workload::check_block_memory;
 use ridgepoint_replay::{Observer, ResourceSampler, RouterKind, SpreadSampler};
 
 use super::super::grid::Configuration;
 use super::super::load::LoadPoint;
-use super::super::point::SharedLatency;
+use super::super::point::{SharedLatency, reason};
 use super::super::replica_keys::Sharing;
 use super::super::row::Row;
-use super::super::search::{JudgedRate, Search, behind};
+use super::super::search::{JudgedRate, Search, behind, largest};
 use super::super::slo::{QUEUE, Slo};
-use super::screening::{Screened, name_of, screen, shared};
-use super::{FrontPoint, NearestMiss, NotPlanned, Plan, PlanReport, PlannedDeployment};
+use super::screening::{Screened, front_of, name_of, screen, shared};
+use super::{NearestMiss, NotPlanned, Plan, PlanReport, PlannedDeployment};
 
 /// Short loads find a rate to this share: a deployment is judged if servers that do so much more would hold the load.
 const GUESS_SHARE: f64 = 1.2;
@@ -26,8 +27,6 @@ const MOST_APART: f64 = 16.0;
 const PROMISING: f64 = 0.1;
 /// The highest load of the best deployment is searched up to so many times the one that must hold.
 const HIGHEST: f64 = 8.0;
-/// Points of the front that are listed.
-const MAX_FRONT: usize = 24;
 
 /// A deployment that may be judged.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +179,10 @@ impl Plan {
                 Some((score, offer))
             };
             self.offer(of, Sharing { count: all - 1, prefill: 1, ..like })?;
-            let best = (1..all).into_par_iter().filter_map(split).min_by(|one, other| one.0.total_cmp(&other.0));
+            let order = |one: &(f64, Offer), other: &(f64, Offer)| {
+                one.0.total_cmp(&other.0).then(one.1.sharing.prefill.cmp(&other.1.sharing.prefill))
+            };
+            let best = (1..all).into_par_iter().filter_map(split).min_by(order);
             match best {
                 Some((score, offer)) if score <= PROMISING => return Some(offer),
                 _ => at_least = all + 1,
@@ -251,6 +253,9 @@ impl Plan {
         let mut row = point.described(of.server);
         let latency = SharedLatency::new();
         let (engine, latency) = point.open(&mut row, &latency)?;
+        let ((longest, seeds), replicas) = (largest(&load.value, of.sharing.replicas()), of.sharing.replicas());
+        let (summary, at_once) = (grid.source.summary(&longest), seeds.min(rayon::current_num_threads()));
+        check_block_memory(&summary, (&engine.config, replicas), at_once, self.max_memory_gib).map_err(reason)?;
         then(&Search { point: &point, slo, row: &row, latency, config: &engine.config })
     }
 
@@ -376,20 +381,4 @@ impl Reasons {
         };
         self.0.into_iter().flat_map(of_reason).collect()
     }
-}
-
-/// The points that no other one beats in both figures, by tokens per second of a user.
-fn front_of(mut all: Vec<FrontPoint>) -> Vec<FrontPoint> {
-    all.sort_by(|one, other| {
-        let by_user = other.tokens_per_s_per_user.total_cmp(&one.tokens_per_s_per_user);
-        by_user.then(other.tokens_per_s_per_gpu.total_cmp(&one.tokens_per_s_per_gpu))
-    });
-    let mut front: Vec<FrontPoint> = Vec::new();
-    for point in all {
-        if front.last().is_none_or(|last| point.tokens_per_s_per_gpu > last.tokens_per_s_per_gpu) {
-            front.push(point);
-        }
-    }
-    let every = front.len().div_ceil(MAX_FRONT).max(1);
-    front.into_iter().step_by(every).collect()
 }

@@ -57,6 +57,7 @@ pub struct Plan {
     /// The numbers of replicas to choose from; `None` for any.
     counts: Option<BTreeSet<u32>>,
     routers: Vec<RouterKind>,
+    max_memory_gib: f64,
 }
 
 impl Plan {
@@ -139,7 +140,13 @@ impl Plan {
             problems.push(format!("plan.price_per_gpu_hour has no price of {gpu}: add one, or leave all out"));
         }
         ridgepoint::input::check(origin, problems)?;
-        Ok(Plan { sweep, wanted, amount, counts, routers })
+        Ok(Plan { sweep, wanted, amount, counts, routers, max_memory_gib: f64::INFINITY })
+    }
+
+    /// The same plan, which leaves out deployments whose replays may take more memory at once.
+    #[must_use]
+    pub fn within_memory(self, max_memory_gib: f64) -> Self {
+        Plan { max_memory_gib, ..self }
     }
 
     /// The load that must hold, growth included.

@@ -15,6 +15,9 @@ const NUM_REQUESTS: u64 = 600;
 /// The lowest load that is tried, as a share of the one that must hold: more replicas than its inverse are not thought of.
 const LOWEST: f64 = 1.0 / 4_096.0;
 
+/// Points of the front that are listed.
+const MAX_FRONT: usize = 24;
+
 /// A server that was screened.
 pub(super) struct Screened {
     /// Its place in the grid.
@@ -88,4 +91,20 @@ pub(super) fn name_of(row: &Row, of: &Configuration<'_>) -> String {
     let own: Vec<&str> = own.filter(|text| !text.is_empty()).collect();
     let names = format!("{} on {}", row.model, row.hardware);
     if own.is_empty() { names } else { format!("{names}, {}", own.join(", ")) }
+}
+
+/// The points that no other one beats in both figures, by tokens per second of a user.
+pub(super) fn front_of(mut all: Vec<FrontPoint>) -> Vec<FrontPoint> {
+    all.sort_by(|one, other| {
+        let by_user = other.tokens_per_s_per_user.total_cmp(&one.tokens_per_s_per_user);
+        by_user.then(other.tokens_per_s_per_gpu.total_cmp(&one.tokens_per_s_per_gpu))
+    });
+    let mut front: Vec<FrontPoint> = Vec::new();
+    for point in all {
+        if front.last().is_none_or(|last| point.tokens_per_s_per_gpu > last.tokens_per_s_per_gpu) {
+            front.push(point);
+        }
+    }
+    let every = front.len().div_ceil(MAX_FRONT).max(1);
+    front.into_iter().step_by(every).collect()
 }
