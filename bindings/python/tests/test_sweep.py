@@ -138,13 +138,18 @@ def test_rows_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ctrl_c_ends_a_sweep() -> None:
     grid = {**GRID, "load": {**GRID["load"], "num_requests": 3_000_000, "output_len_tokens": 500}}
-    code = f"import ridgepoint; print('begins', flush=True); ridgepoint.sweep({grid!r}, max_memory_gib=100)"
+    # A shell may start its background jobs with the signal ignored.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{listen}; import ridgepoint; print('begins', flush=True); ridgepoint.sweep({grid!r}, max_memory_gib=100)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "begins\n"
         time.sleep(0.5)
         run.send_signal(signal.SIGINT)
-        _, said = run.communicate(timeout=60)
+        try:
+            _, said = run.communicate(timeout=60)
+        finally:
+            run.kill()
     assert "KeyboardInterrupt" in said
 
 
