@@ -7,8 +7,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use ridgepoint::units::ns_to_us;
 use ridgepoint::{Error, Result};
 
-use crate::workload::WorkloadRequest;
 use crate::workload::limits::MAX_STAGES;
+use crate::workload::{Workload, WorkloadRequest};
 
 /// A request on its way to the engine, in the order in which they reach it; of two at once, the one sent first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +127,15 @@ pub fn front_end_times_us(alone_us: f64, arrivals_ns: &[u64]) -> Vec<f64> {
         }
     }
     times_us
+}
+
+/// The request that a workload announced, by its place among those that were sent.
+///
+/// # Errors
+/// `ErrorKind::InvalidRequest` if there is none.
+pub(super) fn announced(workload: &mut (impl Workload + ?Sized), index: usize) -> Result<WorkloadRequest> {
+    let problem = "the workload announced a request but returned none";
+    workload.next_request().ok_or_else(|| Error::invalid_requests(&[(index, problem.to_owned())]))
 }
 
 /// Checks the workload's `index`-th request, which must not arrive before `not_before_ns`: its announced time, and the arrival

@@ -1,9 +1,11 @@
 //! The result of a replay: one record per request, the gaps between tokens, and counters of the engine.
 
 use hdrhistogram::Histogram;
+use ridgepoint::Result;
 use ridgepoint::units::ns_to_ms;
 use serde::Serialize;
 
+use super::gaps::new_histogram;
 use super::offload::OffloadCounters;
 
 /// The end of a request.
@@ -118,6 +120,24 @@ pub struct EngineCounters {
     pub busy_ns: u64,
     /// Time at which the last request ended for its client, ns.
     pub end_ns: u64,
+}
+
+impl Replay {
+    /// Adds the gaps between tokens and the counters of another engine.
+    ///
+    /// # Errors
+    /// Those of a histogram that cannot be made.
+    pub(super) fn add(&mut self, other: &Replay) -> Result<()> {
+        while self.inter_token_ns.len() < other.inter_token_ns.len() {
+            self.inter_token_ns.push(new_histogram()?);
+        }
+        for (all, of) in self.inter_token_ns.iter_mut().zip(&other.inter_token_ns) {
+            let _ = all.add(of);
+        }
+        self.counters = self.counters.with(&other.counters);
+        self.tokens_come_together |= other.tokens_come_together;
+        Ok(())
+    }
 }
 
 impl EngineCounters {

@@ -76,7 +76,7 @@ impl Waiting {
         self.queue.iter().map(|((_, rank), slot)| (*rank, *slot)).collect()
     }
 
-    /// Puts all waiting requests into another order.
+    /// Replaces the order of the waiting requests.
     pub(super) fn reorder(&mut self, sorted: &[(Rank, u32)]) {
         self.queue = (1..).zip(sorted).map(|(turn, (rank, slot))| ((turn, *rank), *slot)).collect();
         (self.first_turn, self.last_turn) = (0, i64::try_from(sorted.len()).unwrap_or(i64::MAX));

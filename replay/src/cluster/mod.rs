@@ -20,7 +20,7 @@ use ridgepoint::{Error, Result};
 
 use super::config::EngineConfig;
 use super::engine::Engine;
-use super::gaps::new_histogram;
+use super::front_end::announced;
 use super::observe::{Observer, Observers};
 use super::record::{EngineCounters, Replay};
 use crate::workload::{Workload, WorkloadRequest};
@@ -213,12 +213,7 @@ impl Running<'_> {
     fn send(&mut self, workload: &mut dyn Workload) -> Result<()> {
         let number = u32::try_from(self.replica_of.len())
             .map_err(|_| Error::invalid_argument("requests", self.replica_of.len(), "must be fewer than 2^32"))?;
-        let Some(request) = workload.next_request() else {
-            return Err(Error::invalid_requests(&[(
-                number as usize,
-                "the workload announced a request but returned none".to_owned(),
-            )]));
-        };
+        let request = announced(workload, number as usize)?;
         let replica = self.routes.choose(number, &request);
         self.replica_of.push(replica);
         let inbox = &mut self.engines[replica as usize].workload;
@@ -255,27 +250,18 @@ impl Running<'_> {
 
     fn finished(self) -> Result<ClusterReplay> {
         let mut records = vec![super::RequestRecord::default(); self.replica_of.len()];
-        let mut tokens_come_together = false;
-        let (mut gaps, mut counters, mut replicas, mut offload) =
-            (Vec::new(), EngineCounters::default(), Vec::new(), None);
+        let (mut all, mut replicas) = (Replay::default(), Vec::new());
         for engine in self.engines {
             let numbers = engine.workload.numbers.clone();
             let of = engine.finished();
             for (number, record) in numbers.iter().zip(&of.records) {
                 records[*number as usize] = *record;
             }
-            while gaps.len() < of.inter_token_ns.len() {
-                gaps.push(new_histogram()?);
-            }
-            for (all, of) in gaps.iter_mut().zip(&of.inter_token_ns) {
-                let _ = all.add(of);
-            }
-            counters = counters.with(&of.counters);
+            all.add(&of)?;
             replicas.push(of.counters);
-            tokens_come_together |= of.tokens_come_together;
-            offload = offload.or(of.offload);
+            all.offload = all.offload.or(of.offload);
         }
-        let all = Replay { records, inter_token_ns: gaps, counters, tokens_come_together, offload };
+        all.records = records;
         Ok(ClusterReplay { all, replica_of: self.replica_of, replicas })
     }
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use ridgepoint::latency::{HostTimes, LatencyModel, Queues};
 use ridgepoint::model::OwnSampling;
-use ridgepoint::{Error, Request, Result};
+use ridgepoint::{Request, Result};
 pub(super) use round::Joined;
 
 use super::batch::{Batch, Scheduled};
@@ -23,7 +23,7 @@ use super::block_lives::BlockLives;
 use super::clock::{Clock, ns};
 use super::cluster::Gauges;
 use super::config::EngineConfig;
-use super::front_end::{FrontEnd, Pending, check};
+use super::front_end::{FrontEnd, Pending, announced, check};
 use super::gaps::new_histogram;
 use super::observe::{Event, Events, Observer, Observers};
 use super::record::{Outcome, Replay, RequestRecord};
@@ -251,11 +251,7 @@ impl<'a, W: Workload> Engine<'a, W> {
                 return Ok(true);
             }
         }
-        if let Some(step) = self.in_flight.pop_front() {
-            self.clock.wait_until(step.end_ns);
-            self.update(&step)?;
-            let is_quiet = step.is_quiet();
-            self.spare.push(step);
+        if let Some(is_quiet) = self.end_oldest()? {
             if self.scheduler.offload.is_some() && is_quiet {
                 self.wait_for_transfers()?;
             }
@@ -323,10 +319,7 @@ impl<'a, W: Workload> Engine<'a, W> {
     /// Sends the workload's next request.
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
-        let Some(request) = self.workload.next_request() else {
-            let problem = "the workload announced a request but returned none";
-            return Err(Error::invalid_requests(&[(index, problem.to_owned())]));
-        };
+        let request = announced(&mut self.workload, index)?;
         let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);
         check(&request, index, last_arrival_ns.max(arrival_ns))?;
         self.is_sampling_own |= request.sampling != OwnSampling::default();

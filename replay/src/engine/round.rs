@@ -42,7 +42,7 @@ impl<W: Workload> Engine<'_, W> {
         !self.scheduler.is_idle()
     }
 
-    /// Takes the requests that have come. Returns whether there are any in it.
+    /// Takes requests that have arrived. Returns whether it has any that wait or run.
     ///
     /// # Errors
     /// Those of [`replay`](super::replay).
@@ -87,21 +87,15 @@ impl<W: Workload> Engine<'_, W> {
         let Some(step) = self.planned.take() else {
             self.scheduler.counters.dummy_steps += 1;
             self.clock.wait_until(host_ns);
-            return if ends_first { Ok(()) } else { self.end_oldest() };
+            if !ends_first {
+                self.end_oldest()?;
+            }
+            return Ok(());
         };
         self.begin(step, &timing);
-        if self.in_flight.len() < self.depth { Ok(()) } else { self.end_oldest() }
-    }
-
-    /// The oldest step in flight ends.
-    ///
-    /// # Errors
-    /// Those of [`replay`](super::replay).
-    pub(crate) fn end_oldest(&mut self) -> Result<()> {
-        let Some(step) = self.in_flight.pop_front() else { return Ok(()) };
-        self.clock.wait_until(step.end_ns);
-        self.update(&step)?;
-        self.spare.push(step);
+        if self.in_flight.len() >= self.depth {
+            self.end_oldest()?;
+        }
         Ok(())
     }
 }

@@ -157,6 +157,19 @@ impl<W: Workload> Engine<'_, W> {
         self.in_flight.push_back(batch);
     }
 
+    /// Ends the oldest step in flight. Returns whether it did nothing; `None` without one.
+    ///
+    /// # Errors
+    /// Those of [`replay`](super::replay).
+    pub(crate) fn end_oldest(&mut self) -> Result<Option<bool>> {
+        let Some(step) = self.in_flight.pop_front() else { return Ok(None) };
+        self.clock.wait_until(step.end_ns);
+        self.update(&step)?;
+        let is_quiet = step.is_quiet();
+        self.spare.push(step);
+        Ok(Some(is_quiet))
+    }
+
     /// Ends a step: delivers its tokens and removes finished requests.
     pub(super) fn update(&mut self, step: &Batch) -> Result<()> {
         if !step.is_step {

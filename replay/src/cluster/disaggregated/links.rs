@@ -34,7 +34,7 @@ impl TransferLinks {
         TransferLinks { active: vec![0; bytes_per_ns.len()], bytes_per_ns, moving: Vec::new(), now_ns: 0 }
     }
 
-    /// Moves bytes of the `number`-th request, behind those of it that are under way.
+    /// Queues bytes of request `number` behind its transfers in flight.
     pub(super) fn begin(&mut self, now_ns: u64, number: u32, (from, to): (usize, usize), bytes: f64) {
         self.advance(now_ns);
         match self.moving.iter_mut().find(|of| of.number == number) {

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ridgepoint::{Error, Result};
+use ridgepoint::Result;
 
 use super::super::router::Started;
 use super::links::TransferLinks;
@@ -13,10 +13,9 @@ use super::travelling::{Due, Happening, Mailbox, Travelling};
 use super::{Disaggregated, DisaggregatedReplay, KvTransferRecord};
 use crate::clock::ns;
 use crate::engine::{Engine, KvNews, KvSignal};
-use crate::front_end::check;
-use crate::gaps::new_histogram;
+use crate::front_end::{announced, check};
 use crate::observe::{Observer, Observers};
-use crate::record::{EngineCounters, Replay};
+use crate::record::Replay;
 use crate::scheduler::{KvRole, moves_by_chunks};
 use crate::workload::{Workload, WorkloadRequest};
 
@@ -158,10 +157,7 @@ impl<'a> Flow<'a> {
     /// Takes the workload's next request.
     fn arrive(&mut self, workload: &mut dyn Workload) -> Result<()> {
         let index = self.requests.len();
-        let Some(request) = workload.next_request() else {
-            let problem = "the workload announced a request but returned none".to_owned();
-            return Err(Error::invalid_requests(&[(index, problem)]));
-        };
+        let request = announced(workload, index)?;
         let last_ns = self.requests.last().map_or(0, |of| of.request.arrival_ns);
         check(&request, index, last_ns)?;
         let (number, now_ns) = (index as u32, request.arrival_ns);
@@ -312,21 +308,12 @@ impl<'a> Flow<'a> {
         let record = |of: &Travelling| of.as_clients_see(known(of.prefill), known(of.decode));
         let records = requests.iter().map(record).collect();
         let prefill_of = requests.iter().map(|of| of.transfer.prefill_replica).collect();
-        let (mut gaps, mut counters, mut pools) = (Vec::new(), EngineCounters::default(), [Vec::new(), Vec::new()]);
-        let mut tokens_come_together = false;
+        let (mut all, mut pools) = (Replay { records, ..Replay::default() }, [Vec::new(), Vec::new()]);
         for (at, engine) in engines.into_iter().enumerate() {
             let replay = engine.finished();
-            while gaps.len() < replay.inter_token_ns.len() {
-                gaps.push(new_histogram()?);
-            }
-            for (all, of) in gaps.iter_mut().zip(&replay.inter_token_ns) {
-                let _ = all.add(of);
-            }
-            counters = counters.with(&replay.counters);
+            all.add(&replay)?;
             pools[usize::from(at >= of.prefill.len())].push(replay.counters);
-            tokens_come_together |= replay.tokens_come_together;
         }
-        let all = Replay { records, inter_token_ns: gaps, counters, tokens_come_together, offload: None };
         let [prefill, decode] = pools;
         Ok(DisaggregatedReplay { all, prefill, decode, prefill_of, transfers })
     }
