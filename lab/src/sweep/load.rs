@@ -19,18 +19,17 @@ pub struct LoadPoint {
 impl LoadPoint {
     /// The load at a rate, requests per second, or with so many requests in flight where it has a concurrency; with the rate, if it is one.
     pub(super) fn sent_at(&self, amount: f64) -> (Self, Option<f64>) {
-        if self.generated.concurrency.is_none() {
-            return (*self, Some(amount));
+        match self.generated.concurrency {
+            None => (*self, Some(amount)),
+            Some(_) => (self.of_users(amount), None),
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
-        let concurrency = Some(amount.round().max(1.0) as u32);
-        (LoadPoint { generated: GeneratedLoad { concurrency, ..self.generated }, ..*self }, None)
     }
 
     /// The load of so many users, each of whom waits for an answer before the next request.
-    pub(super) fn sent_at_once(&self, users: f64) -> Self {
-        let users_at_all = GeneratedLoad { concurrency: Some(1), ..self.generated };
-        LoadPoint { generated: users_at_all, ..*self }.sent_at(users).0
+    pub(super) fn of_users(&self, users: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
+        let concurrency = Some(users.round().max(1.0) as u32);
+        LoadPoint { generated: GeneratedLoad { concurrency, ..self.generated }, ..*self }
     }
 
     /// The load with another number of requests, those of all turns; a file is as long as it is.

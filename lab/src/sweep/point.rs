@@ -10,7 +10,7 @@ use ridgepoint::{
     BUILD, Correction, CorrectionChoice, EfficiencyMode, Engine, Error, ErrorKind, Hardware, Model, Options, StepModel,
     engine_on,
 };
-use ridgepoint_replay::server_config::ServedEngine;
+use ridgepoint_replay::server_config::{ServedEngine, ServerConfig};
 use ridgepoint_replay::workload::{GeneratedLoad, ReplicaShare, Stoppable, Workload, lockstep};
 use ridgepoint_replay::{
     Cluster, Disaggregated, EngineConfig, EngineRules, Intervals, Metrics, Observer, QueueTrend, Replay, SpreadSampler,
@@ -70,8 +70,7 @@ impl Point<'_> {
 
     /// The engine of the server, or that of the sweep where it names none.
     fn engine(&self) -> Engine {
-        let of_sweep = &self.options.engine;
-        self.configuration.server.value.engine_or(of_sweep).unwrap_or_else(|_| of_sweep.clone())
+        engine_of(&self.configuration.server.value, &self.options.engine)
     }
 
     /// The columns that are known before anything runs.
@@ -283,6 +282,11 @@ impl Point<'_> {
         row.warn(notes);
         Ok(PointReplay { row, trend, replay: replayed })
     }
+}
+
+/// The engine of a server, or another one where it names none.
+pub(super) fn engine_of(server: &ServerConfig, other: &Engine) -> Engine {
+    server.engine_or(other).unwrap_or_else(|_| other.clone())
 }
 
 /// The error of a model that was not found.

@@ -301,6 +301,11 @@ impl Row {
         self.set_state(state);
     }
 
+    /// GPUs of each server that shares the load.
+    pub fn gpus_per_server(&self) -> u64 {
+        self.gpus / (self.replicas.unwrap_or(1) + self.prefill_replicas.unwrap_or(0)).max(1)
+    }
+
     /// Sets the state of the server.
     pub(super) fn set_state(&mut self, state: Option<LoadState>) {
         self.load_state = state;

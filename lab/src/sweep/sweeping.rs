@@ -197,10 +197,7 @@ impl Sweep {
         known: &[Option<Row>],
         finished: &(dyn Fn(&Row) -> Result<()> + Sync),
     ) -> Result<Vec<Row>> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| Error::io("threads of the sweep", std::io::Error::other(error)))?;
+        let pool = thread_pool(threads, "threads of the sweep")?;
         let num_loads = self.grid.num_loads();
         // The loads of a server share its latency model, which is dropped after the last of them.
         let of_server = |(at, server): (usize, &Setting<ServerConfig>)| -> Result<Vec<Row>> {
@@ -236,6 +233,12 @@ impl Sweep {
             stop: &self.stop,
         })
     }
+}
+
+/// A pool of so many threads; 0 is one per core. Errors call it `name`.
+pub(super) fn thread_pool(threads: usize, name: &str) -> Result<rayon::ThreadPool> {
+    let built = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    built.map_err(|error| Error::io(name, std::io::Error::other(error)))
 }
 
 /// Reads each file of measured KV transfers once, for all servers that name it. Returns their paths.

@@ -49,7 +49,7 @@ impl Offer {
 
 /// A deployment that was judged.
 struct JudgedDeployment {
-    candidate: Offer,
+    offer: Offer,
     judged: JudgedRate,
     load: LoadPoint,
 }
@@ -62,29 +62,29 @@ pub(super) fn answer(plan: &Plan, progress: &(dyn Fn(usize, usize) + Sync)) -> P
         progress(done, 0);
     };
     let screened = screen(plan, &told);
-    let (mut left_out, mut candidates, mut front) = (Reasons::default(), Vec::new(), Vec::new());
+    let (mut left_out, mut offers, mut front) = (Reasons::default(), Vec::new(), Vec::new());
     for (at, of) in screened.iter().enumerate() {
         match of {
             Err(reason) => left_out.add(reason.clone(), plan, at),
             Ok(of) => {
                 front.extend(of.seen.iter().cloned());
-                match plan.candidates(of) {
-                    Ok(found) => candidates.extend(found),
+                match plan.first_offers(of) {
+                    Ok(found) => offers.extend(found),
                     Err(reason) => left_out.add(reason, plan, at),
                 }
             }
         }
     }
     let (mut held, mut failed): (Vec<JudgedDeployment>, Vec<JudgedDeployment>) = (Vec::new(), Vec::new());
-    while let Some(at) = cheapest(&candidates) {
-        let candidate = candidates.swap_remove(at);
+    while let Some(at) = cheapest(&offers) {
+        let offer = offers.swap_remove(at);
         // One deployment of each server and router: more replicas of it cost more.
-        match plan.judged(candidate) {
-            Err(reason) => left_out.add(reason, plan, candidate.server),
+        match plan.judged(offer) {
+            Err(reason) => left_out.add(reason, plan, offer.server),
             Ok(of) if of.judged.judgement.score() <= 0.0 => held.push(of),
             Ok(of) => {
-                let of_server = screened.get(candidate.server).and_then(|of| of.as_ref().ok());
-                candidates.extend(of_server.map(|screened| plan.with_more(candidate, screened)).unwrap_or_default());
+                let of_server = screened.get(offer.server).and_then(|of| of.as_ref().ok());
+                offers.extend(of_server.map(|screened| plan.with_more(offer, screened)).unwrap_or_default());
                 failed.push(of);
             }
         }
@@ -118,13 +118,13 @@ pub(super) fn answer(plan: &Plan, progress: &(dyn Fn(usize, usize) + Sync)) -> P
     }
 }
 
-/// The cheapest candidate; of equal costs the one of the fewest GPUs, then the one whose server does most.
-fn cheapest(candidates: &[Offer]) -> Option<usize> {
+/// The cheapest offer; of equal costs the one of the fewest GPUs, then the one whose server does most.
+fn cheapest(offers: &[Offer]) -> Option<usize> {
     let key = |of: &Offer| (of.cost, of.gpus as f64, -of.highest / of.gpus as f64);
     let order = |one: &(f64, f64, f64), other: &(f64, f64, f64)| {
         one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.total_cmp(&other.2))
     };
-    let all = candidates.iter().map(key).enumerate();
+    let all = offers.iter().map(key).enumerate();
     all.min_by(|(_, one), (_, other)| order(one, other)).map(|(at, _)| at)
 }
 
@@ -191,7 +191,7 @@ impl Plan {
     }
 
     /// The smallest deployments of a server that may hold, or why none can.
-    fn candidates(&self, of: &Screened) -> Result<Vec<Offer>, String> {
+    fn first_offers(&self, of: &Screened) -> Result<Vec<Offer>, String> {
         let needed = of.highest.map(|highest| self.target() / highest);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast that saturates")]
         let at_least = (needed.unwrap_or(0.0) / GUESS_SHARE).ceil().max(1.0) as u32;
@@ -259,15 +259,15 @@ impl Plan {
         then(&Search { point: &point, slo, row: &row, latency, config: &engine.config })
     }
 
-    fn judged(&self, candidate: Offer) -> Result<JudgedDeployment, String> {
-        let (judged, load) = self.with_search(candidate, |search| search.judged_at(self.target()))?;
-        Ok(JudgedDeployment { candidate, judged, load })
+    fn judged(&self, offer: Offer) -> Result<JudgedDeployment, String> {
+        let (judged, load) = self.with_search(offer, |search| search.judged_at(self.target()))?;
+        Ok(JudgedDeployment { offer, judged, load })
     }
 
     fn deployment(&self, of: &JudgedDeployment, is_best: bool) -> Option<PlannedDeployment> {
-        let JudgedDeployment { candidate, judged, load } = of;
+        let JudgedDeployment { offer, judged, load } = of;
         let tightest = judged.judgement.tightest().map(|(key, margin_pct)| (key.to_owned(), margin_pct));
-        let watched = self.with_search(*candidate, |search| {
+        let watched = self.with_search(*offer, |search| {
             let mut resources = ResourceSampler::new(search.latency.steps(), search.config);
             let mut spread = SpreadSampler::new(search.latency.steps());
             let watching: &mut [&mut dyn Observer] = &mut [&mut resources, &mut spread];
@@ -275,7 +275,7 @@ impl Plan {
             let seen = search.point.replayed(search.row, search.latency, search.config, &sent, rate_per_s, watching)?;
             let mut row = judged.row.clone();
             // How often those of pools would hold is not known.
-            if candidate.sharing.prefill == 0 {
+            if offer.sharing.prefill == 0 {
                 search.point.fill_intervals(&mut row, search.latency, &spread, seen.trend.as_ref());
             }
             let binds = tightest.as_ref().map_or(QUEUE, |(key, _)| key.as_str());
@@ -285,19 +285,19 @@ impl Plan {
         });
         let (mut row, resource, highest) = watched.ok()?;
         row.num_requests = judged.row.num_requests;
-        let (serve_command, prefill_command, problem) = self.commands(candidate.server, candidate.sharing);
+        let (serve_command, prefill_command, problem) = self.commands(offer.server, offer.sharing);
         row.warn(problem);
-        let cost_per_hour = self.wanted.price_per_gpu_hour.as_ref().map(|_| candidate.cost);
+        let cost_per_hour = self.wanted.price_per_gpu_hour.as_ref().map(|_| offer.cost);
         let tokens_per_hour = row.output_tokens_per_s.map(|rate| 3_600.0 * rate);
         Some(PlannedDeployment {
             serve_command,
             prefill_command,
             engine: row.serving_engine.clone(),
             hardware: row.hardware.clone(),
-            num_gpus: candidate.gpus,
-            replicas: candidate.sharing.count,
-            prefill_replicas: candidate.sharing.prefill,
-            router: (candidate.sharing.replicas() > 1).then_some(candidate.sharing.router),
+            num_gpus: offer.gpus,
+            replicas: offer.sharing.count,
+            prefill_replicas: offer.sharing.prefill,
+            router: (offer.sharing.replicas() > 1).then_some(offer.sharing.router),
             holds: true,
             binding_limit: tightest.as_ref().map(|(key, _)| key.clone()),
             binding_resource: resource,
@@ -316,27 +316,27 @@ impl Plan {
 
     /// The best deployment of a plan that none holds.
     fn miss(&self, of: &JudgedDeployment, screened: &[Result<Screened, String>]) -> Option<NearestMiss> {
-        let JudgedDeployment { candidate, judged, .. } = of;
+        let JudgedDeployment { offer, judged, .. } = of;
         let mut help = Vec::new();
-        let of_server = screened.get(candidate.server).and_then(|of| of.as_ref().ok());
+        let of_server = screened.get(offer.server).and_then(|of| of.as_ref().ok());
         if let Some(server) = of_server.filter(|of| of.highest.is_some()) {
-            let needed = (self.target() / candidate.highest).ceil().max(f64::from(candidate.sharing.replicas()) + 1.0);
+            let needed = (self.target() / offer.highest).ceil().max(f64::from(offer.sharing.replicas()) + 1.0);
             help.push(format!(
                 "more GPUs: by short loads about {needed} replicas hold, {} GPUs",
                 needed * server.gpus as f64
             ));
         }
-        let share = candidate.share(self);
+        let share = offer.share(self);
         if share > 0.0 && share < 1.0 {
             help.push(format!("less load: these do about {:.0} % of it", 100.0 * share));
         }
         help.push(format!("a looser limit: {}", judged.judgement.broken().unwrap_or_default()));
         Some(NearestMiss {
-            serve_command: self.commands(candidate.server, candidate.sharing).0,
+            serve_command: self.commands(offer.server, offer.sharing).0,
             hardware: judged.row.hardware.clone(),
-            num_gpus: candidate.gpus,
-            replicas: candidate.sharing.count,
-            prefill_replicas: candidate.sharing.prefill,
+            num_gpus: offer.gpus,
+            replicas: offer.sharing.count,
+            prefill_replicas: offer.sharing.prefill,
             limits_broken: judged.judgement.broken()?,
             miss_pct: 100.0 * (judged.judgement.score().exp() - 1.0),
             help,

@@ -5,8 +5,9 @@ use ridgepoint::arguments::{Argument, Engines};
 use ridgepoint_replay::server_config::{Beside, ServerConfig, arguments_of};
 use serde_json::{Map, Value};
 
+use super::super::point::engine_of;
 use super::super::replica_keys::Sharing;
-use super::{Plan, engine_of};
+use super::Plan;
 
 /// Keys of a server that are no flags of its engine.
 const NO_FLAGS: [&str; 6] = ["model", "hardware", "engine", "precision", "kv_transfers", "as_family"];
@@ -15,7 +16,7 @@ impl Plan {
     /// What starts a replica of a server, what starts one that computes prompts for others, and what is wrong with these lines.
     pub(super) fn commands(&self, server: usize, sharing: Sharing) -> (String, Option<String>, Option<String>) {
         let Some(of) = self.sweep.grid.servers.get(server) else { return Default::default() };
-        let engine = engine_of(&of.value, self.sweep.options());
+        let engine = engine_of(&of.value, &self.sweep.options().engine);
         let line = serve_command(&engine, &self.sweep.served_name(&of.value), &of.keys);
         let problem = differs(&line, &of.value.hardware, &of.value);
         if sharing.prefill == 0 {

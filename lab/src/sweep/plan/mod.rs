@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::grid::{Grid, GridLimits};
 use super::load::Source;
-use super::sweeping::Sweep;
+use super::sweeping::{Sweep, thread_pool};
 
 pub use report::{FrontPoint, NearestMiss, NotPlanned, PlanReport, PlannedDeployment};
 pub use wanted::MOST_GPUS;
@@ -103,7 +103,7 @@ impl Plan {
         }
         if let Some((true, users)) = users {
             for load in &mut grid.loads {
-                load.value = load.value.sent_at_once(users);
+                load.value = load.value.of_users(users);
             }
         }
         let counts = counts.then(|| grid.replicas.iter().map(|of| of.value.count).collect());
@@ -149,6 +149,11 @@ impl Plan {
         Plan { max_memory_gib, ..self }
     }
 
+    /// Whether pools that prefill and decode apart are among the answers.
+    pub fn has_pools(&self) -> bool {
+        self.wanted.apart
+    }
+
     /// The load that must hold, growth included.
     fn target(&self) -> f64 {
         self.amount * (1.0 + self.wanted.growth)
@@ -165,10 +170,7 @@ impl Plan {
     /// # Errors
     /// Threads that cannot be started.
     pub fn run(&self, threads: usize, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<PlanReport> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| Error::io("threads of the plan", std::io::Error::other(error)))?;
+        let pool = thread_pool(threads, "threads of the plan")?;
         Ok(pool.install(|| choosing::answer(self, progress)))
     }
 }
@@ -229,9 +231,4 @@ fn complete(keys: &mut Map<String, Value>, engine: &Engine) {
             load.insert(key.to_owned(), NUM_REQUESTS.into());
         }
     }
-}
-
-/// The engine that a server of a plan runs on.
-fn engine_of(server: &ridgepoint_replay::server_config::ServerConfig, options: &Options) -> Engine {
-    server.engine_or(&options.engine).unwrap_or_else(|_| options.engine.clone())
 }
