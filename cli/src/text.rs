@@ -7,6 +7,7 @@ use comfy_table::{
 };
 pub use ridgepoint_lab::words::{count, four_digits, number, percent, plural, quantity, shown};
 use ridgepoint_replay::Distribution;
+use serde::Serialize;
 
 /// Width of paragraphs if stdout is no terminal.
 const DEFAULT_WIDTH: usize = 100;
@@ -157,6 +158,11 @@ fn wrap(label: &str, text: &str, width: usize) -> String {
     }
     out.push('\n');
     out
+}
+
+/// The name of a value as JSON has it; empty for what is no text there.
+pub fn json_name(of: &impl Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
 /// The text with escapes as in JSON (`\u001b`) in place of control characters and of characters that turn the direction of

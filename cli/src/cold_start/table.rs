@@ -3,11 +3,10 @@
 use ridgepoint::units::si;
 use ridgepoint_lab::cold_start::{ColdStartFit, LoggedStart, MeasuredTerm, RateFit};
 use ridgepoint_replay::cold_start::{Part, RateName, Seconds, StartUp};
-use serde::Serialize;
 
 use super::ColdStartReport;
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, number, plural};
+use crate::text::{Page, Rows, count, json_name, number, plural};
 
 impl Report for ColdStartReport {
     fn lay_out(&self, page: &mut Page) {
@@ -61,7 +60,7 @@ fn measured(fit: &ColdStartFit, page: &mut Page) {
         fit.starts.iter().flat_map(|start| start.measured.iter().map(move |of| (start, of))).collect();
     let rows = Rows::of(lines)
         .left("log", |(start, _)| start.log.clone())
-        .left("measured", |(_, of)| name(&of.quantity))
+        .left("measured", |(_, of)| json_name(&of.quantity))
         .right("seconds", |(_, of)| seconds(of.measured_s))
         .right("predicted", |(_, of)| seconds(of.predicted.estimate_s))
         .right("90 % interval", |(_, of)| interval(&of.predicted))
@@ -109,11 +108,6 @@ fn measured(fit: &ColdStartFit, page: &mut Page) {
 
 fn status(rate: &RateFit) -> &'static str {
     if rate.identified { "" } else { "not identified by the logs" }
-}
-
-/// The name that JSON has too.
-fn name(of: &impl Serialize) -> String {
-    serde_json::to_value(of).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
 fn amount(rate: RateName, value: f64) -> String {

@@ -6,29 +6,22 @@ use ridgepoint_lab::sweep::plan::PlannedDeployment;
 use ridgepoint_replay::server_config::launch_words;
 
 use crate::output::{Kind, MANIFEST};
+use crate::text::json_name;
 
 /// Port on which the servers listen.
 const PORT: u32 = 8000;
 
-/// The files of a deployment in a folder.
+/// The files of a deployment in a folder; values of llm-d's chart for vLLM alone, which is what that starts.
 pub fn files(of: &PlannedDeployment, folder: &Path) -> Vec<(PathBuf, Kind, String)> {
-    let file = |name: &str, text: String| (folder.join(name), Kind::Manifest, text);
-    vec![file("serve.sh", script(of)), file("deployment.yaml", kubernetes(of)), file("llm-d-values.yaml", llm_d(of))]
+    let chart = of.engine.starts_with("vllm").then(|| ("llm-d-values.yaml", llm_d(of)));
+    let files = [("serve.sh", script(of)), ("deployment.yaml", kubernetes(of))].into_iter().chain(chart);
+    files.map(|(name, text)| (folder.join(name), Kind::Manifest, text)).collect()
 }
 
 fn about(of: &PlannedDeployment) -> String {
-    let replicas = of.replicas;
-    let router = of.router.and_then(|kind| serde_json::to_value(kind).ok());
-    let behind = router
-        .as_ref()
-        .and_then(|kind| kind.as_str())
-        .map_or_else(String::new, |kind| format!(" behind a router by {kind}"));
-    format!(
-        "{MANIFEST}{replicas} x {} on {} GPUs of {}{behind}.\n",
-        of.engine,
-        of.num_gpus / u64::from(replicas),
-        of.hardware
-    )
+    let PlannedDeployment { engine, hardware, replicas, metrics, .. } = of;
+    let behind = of.router.as_ref().map_or_else(String::new, |kind| format!(" behind a router by {}", json_name(kind)));
+    format!("{MANIFEST}{replicas} x {engine} on {} GPUs of {hardware}{behind}.\n", metrics.gpus_per_server())
 }
 
 fn script(of: &PlannedDeployment) -> String {
@@ -44,14 +37,13 @@ fn image(of: &PlannedDeployment) -> &'static str {
     }
 }
 
-/// The words of the command as a YAML list.
-fn command(of: &PlannedDeployment, indent: &str) -> String {
-    let words = launch_words(&format!("{} --port {PORT}", of.serve_command));
+/// Words as a YAML list.
+fn listed(words: &[String], indent: &str) -> String {
     words.iter().map(|word| format!("{indent}- {}\n", serde_json::Value::from(word.as_str()))).collect()
 }
 
 fn kubernetes(of: &PlannedDeployment) -> String {
-    let (replicas, gpus) = (of.replicas, of.num_gpus / u64::from(of.replicas));
+    let (replicas, gpus) = (of.replicas, of.metrics.gpus_per_server());
     format!(
         "{}apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: llm\nspec:\n  replicas: {replicas}\n  selector:\n    matchLabels:\n      \
          app: llm\n  template:\n    metadata:\n      labels:\n        app: llm\n    spec:\n      containers:\n        - name: server\n          \
@@ -60,7 +52,7 @@ fn kubernetes(of: &PlannedDeployment) -> String {
         about(of),
         image(of),
         of.engine,
-        command(of, "            "),
+        listed(&launch_words(&format!("{} --port {PORT}", of.serve_command)), "            "),
     )
 }
 
@@ -68,8 +60,7 @@ fn llm_d(of: &PlannedDeployment) -> String {
     let row = &of.metrics;
     let words = launch_words(&of.serve_command);
     // The chart starts the server itself, and takes the arguments after the model.
-    let arguments: String =
-        words.iter().skip(3).map(|word| format!("      - {}\n", serde_json::Value::from(word.as_str()))).collect();
+    let arguments = listed(words.get(3..).unwrap_or_default(), "      ");
     let arguments = if arguments.is_empty() { " []\n".to_owned() } else { format!("\n{arguments}") };
     format!(
         "{}modelArtifacts:\n  uri: \"hf://{}\"\n  name: \"{}\"\ndecode:\n  create: true\n  replicas: {}\n  parallelism:\n    tensor: {}\n    data: {}\n  \

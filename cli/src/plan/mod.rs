@@ -51,13 +51,13 @@ pub struct PlanArgs {
     /// Any other key of [server] with the values to choose from, as in tensor_parallel_size=2,4 or engine=vllm,sglang
     #[arg(long, value_name = "KEY=VALUES", help_heading = PLAN)]
     server: Vec<String>,
-    /// GPUs that there are or may be bought, as in 4, or h200=4,h100=8 [default: 1024]
+    /// GPUs available, as in 4, or h200=4,h100=8 [default: 1024]
     #[arg(long, value_name = "N", help_heading = PLAN)]
     gpus: Option<String>,
     /// Price of a GPU for an hour, as in 3.5, or h200=3.5,h100=2; without it fewer GPUs are better
     #[arg(long, value_name = "PRICE", help_heading = PLAN, allow_negative_numbers = true)]
     price_per_gpu_hour: Option<String>,
-    /// The load may grow by this share and must still hold, as in 0.3
+    /// Headroom: the deployment also holds a load that is larger by this share, as in 0.3
     #[arg(long, value_name = "SHARE", help_heading = PLAN, allow_negative_numbers = true)]
     growth: Option<String>,
     /// A limit, as in ttft_p99_ms=500: any of ttft, tpot, itl, e2e with mean, p50, p90, p95, p99; or confidence=0.9
@@ -76,7 +76,7 @@ pub struct PlanArgs {
     /// Deployments to list [default: 3]
     #[arg(long, value_name = "N", help_heading = PLAN)]
     top: Option<String>,
-    /// Write the best deployment into this folder: deployment.yaml for Kubernetes, llm-d-values.yaml for its Helm chart, serve.sh
+    /// Write the best deployment into this folder: deployment.yaml for Kubernetes, serve.sh, and under vLLM llm-d-values.yaml for llm-d's chart
     #[arg(long, value_name = "FOLDER", help_heading = OUTPUT)]
     write: Option<PathBuf>,
     #[command(flatten)]
@@ -148,6 +148,11 @@ pub fn run(args: &PlanArgs, common: &Common) -> Result<Outcome<PlanReport>, Fail
     let (origin, asked) = args.keys()?;
     let plan =
         Plan::from_keys(&origin, &asked, args.prediction.options(common)?)?.within_memory(args.memory.max_memory_gib);
+    if args.write.is_some() && plan.has_pools() {
+        return Err(Failure::usage(
+            "--write knows no files of pools that prefill and decode apart: leave it out, or give --pools together",
+        ));
+    }
     let mut outputs = Outputs::new(common, args.force);
     let bar = progress::bar(plan.num_servers() as u64, "plan [{bar:30}] {pos}/{len} servers screened, {msg}{elapsed}");
     let report = plan.run(usize::from(args.threads), &|screened, judged| {
@@ -158,11 +163,6 @@ pub fn run(args: &PlanArgs, common: &Common) -> Result<Outcome<PlanReport>, Fail
     })?;
     bar.finish_and_clear();
     if let (Some(folder), Some(best)) = (&args.write, report.deployments.first()) {
-        if best.prefill_replicas > 0 {
-            return Err(Failure::usage(
-                "--write knows no files of pools that prefill and decode apart: leave it out, or give --pools together",
-            ));
-        }
         outputs.write_all(manifests::files(best, folder))?;
     }
     let failed = report.deployments.is_empty().then(|| "no deployment holds".to_owned());

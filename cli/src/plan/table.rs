@@ -4,7 +4,7 @@ use ridgepoint_lab::sweep::Row;
 use ridgepoint_lab::sweep::plan::{NearestMiss, NotPlanned, PlanReport, PlannedDeployment};
 
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, number, percent, plural, shown};
+use crate::text::{Page, Rows, count, json_name, number, percent, plural, shown};
 
 /// Reasons of servers that are left out which are shown; JSON has all.
 const MAX_REASONS: usize = 6;
@@ -36,28 +36,24 @@ fn held(of: &PlanReport, best: &PlannedDeployment, unit: &str, page: &mut Page) 
         of.slo
     ));
     page.blank();
-    let router = |of: &PlannedDeployment| {
-        let name = of.router.and_then(|kind| serde_json::to_value(kind).ok());
-        name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_else(|| "-".to_owned())
-    };
     let rows = Rows::of(&of.deployments)
         .left("deployment", |of| {
             let servers = servers(of.replicas, of.prefill_replicas);
-            format!("{servers} x {} {} TP {}", gpus_each(of), of.hardware, of.metrics.tensor_parallel_size)
+            format!(
+                "{servers} x {} {} TP {}",
+                of.metrics.gpus_per_server(),
+                of.hardware,
+                of.metrics.tensor_parallel_size
+            )
         })
         .left("model", |of| of.metrics.model.clone())
         .left("engine", |of| of.engine.clone())
-        .left("router", |of| router(of))
+        .left("router", |of| of.router.as_ref().map_or_else(|| "-".to_owned(), json_name))
         .right("GPUs", |of| count(of.num_gpus))
         .right("cost/h", |of| number(of.cost_per_hour))
         .right("per 1M output", |of| number(of.cost_per_million_output_tokens))
         .left("nearest limit", |of| of.binding_limit.clone().unwrap_or_default())
-        .left("behind it", |of| {
-            of.binding_resource
-                .and_then(|of| serde_json::to_value(of).ok())
-                .and_then(|of| of.as_str().map(str::to_owned))
-                .unwrap_or_default()
-        })
+        .left("behind it", |of| of.binding_resource.as_ref().map(json_name).unwrap_or_default())
         .right("margin", |of| shown(of.margin_pct, |margin| format!("{margin:.1} %")))
         .right("TTFT p99 ms", |of| number(of.metrics.ttft_p99_ms))
         .right("TPOT mean ms", |of| number(of.metrics.tpot_mean_ms))
@@ -96,7 +92,7 @@ fn held(of: &PlanReport, best: &PlannedDeployment, unit: &str, page: &mut Page) 
     }
 }
 
-/// The replicas: those that compute prompts, if they are apart, and those that answer.
+/// The number of replicas; of prefill and of decode where they are apart.
 fn servers(replicas: u32, prefill_replicas: u32) -> String {
     match prefill_replicas {
         0 => count(replicas),
@@ -104,13 +100,9 @@ fn servers(replicas: u32, prefill_replicas: u32) -> String {
     }
 }
 
-fn gpus_each(of: &PlannedDeployment) -> u64 {
-    of.num_gpus / u64::from(of.replicas + of.prefill_replicas).max(1)
-}
-
 fn missed(of: &NearestMiss, page: &mut Page) {
-    let NearestMiss { replicas, prefill_replicas, num_gpus, hardware, miss_pct, limits_broken, .. } = of;
-    let each = num_gpus / u64::from(replicas + prefill_replicas).max(1);
+    let NearestMiss { replicas, prefill_replicas, hardware, miss_pct, limits_broken, .. } = of;
+    let each = of.metrics.gpus_per_server();
     let servers = servers(*replicas, *prefill_replicas);
     page.line(&format!(
         "No deployment holds. The nearest, {servers} x {each} {hardware}, misses by {miss_pct:.1} %: {limits_broken}."

@@ -103,7 +103,7 @@ impl PoolArgs {
     /// The arguments of a decode replica's server; those of the only one if there are no pools.
     ///
     /// # Errors
-    /// Flags of --decode-args that are none of a server.
+    /// A flag in --decode-args that servers do not have.
     pub fn of_decode(&self, all: &ServerArgs) -> Result<ServerArgs, Failure> {
         Ok(all.with(flags_of("--decode-args", self.decode_args.as_deref())?))
     }
@@ -111,7 +111,7 @@ impl PoolArgs {
     /// The arguments of a prefill replica's server; `None` if there are no pools.
     ///
     /// # Errors
-    /// Flags of --prefill-args that are none of a server.
+    /// A flag in --prefill-args that servers do not have.
     pub fn of_prefill(&self, all: &ServerArgs) -> Result<Option<ServerArgs>, Failure> {
         let own = || Ok(all.with(flags_of("--prefill-args", self.prefill_args.as_deref())?));
         self.is_given().then(own).transpose()

@@ -6,7 +6,7 @@ use ridgepoint_replay::LoadState;
 
 use super::{ShardOfGrid, SweepContent, SweepResult};
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, number, percent, plural, shown};
+use crate::text::{Page, Rows, count, json_name, number, percent, plural, shown};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
@@ -152,7 +152,7 @@ fn held(seeds: u64) -> String {
 /// What keeps the rate of a row from being higher, and the resource behind it.
 fn binds(row: &Row) -> String {
     let Some(binds) = &row.binds else { return "nothing tried".to_owned() };
-    match row.resource.and_then(|of| serde_json::to_value(of).ok()?.as_str().map(str::to_owned)) {
+    match row.resource.as_ref().map(json_name) {
         Some(resource) if resource != *binds => format!("{binds}: {resource}"),
         _ => binds.clone(),
     }

@@ -93,7 +93,9 @@ fn other_engines_are_started_by_their_own_flags() {
         "--request-rate=8",
     ];
     let more = ["--input-len=512", "--output-len=64", "--limit=tpot_mean_ms=40", "--format=json"];
-    let answer = run(&[&asked[..], &more].concat()).json();
+    let folder = Folder::new();
+    let answer = run(&[&asked[..], &more, &["--write", &folder.path(".")]].concat()).json();
+    assert_eq!(folder.names(), ["deployment.yaml", "serve.sh"], "llm-d's chart starts vLLM");
     let commands: Vec<&str> =
         answer["deployments"].as_array().unwrap().iter().map(|of| text(of, "serve_command")).collect();
     let sglang = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp-size 1";

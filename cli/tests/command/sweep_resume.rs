@@ -88,20 +88,25 @@ fn rows_that_are_older_than_their_input_are_refused() {
     assert_eq!(sweep(&grid, &format!("{line} --fresh")).json()["reused"], 0);
 }
 
-#[test]
-fn a_killed_sweep_keeps_what_was_saved() {
-    let folder = Folder::new();
-    let grid = folder.write("grid.toml", GRID.replace("num_requests = 40", "num_requests = 20000"));
-    let out = folder.path("out.csv");
-    let rows = || std::fs::read_to_string(&out).unwrap_or_default().matches('\n').count().saturating_sub(1);
-    let args = ["sweep", "--efficiency", "ideal", &grid, "--out", &out, "--threads", "1"];
-    let mut child = binary().args(args).stdout(std::process::Stdio::null()).spawn().unwrap();
+/// Starts a sweep of one thread, kills it once it has saved rows, and returns their number.
+pub fn killed(grid: &str, out: &str, more: &[&str]) -> usize {
+    let rows = || std::fs::read_to_string(out).unwrap_or_default().matches('\n').count().saturating_sub(1);
+    let args = ["sweep", "--efficiency", "ideal", grid, "--out", out, "--threads", "1"];
+    let mut child = binary().args(args).args(more).stdout(std::process::Stdio::null()).spawn().unwrap();
     while rows() == 0 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let saved = rows();
+    rows()
+}
+
+#[test]
+fn a_killed_sweep_keeps_what_was_saved() {
+    let folder = Folder::new();
+    let grid = folder.write("grid.toml", GRID.replace("num_requests = 40", "num_requests = 20000"));
+    let out = folder.path("out.csv");
+    let saved = killed(&grid, &out, &[]);
     assert!(saved > 0);
     assert_eq!(sweep(&grid, &format!("--out {out} --format json")).json()["reused"], saved);
     let other = folder.path("other.csv");

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::cli_support::{Folder, binary};
+use crate::cli_support::Folder;
 use crate::sweep::{GRID, sweep};
+use crate::sweep_resume::killed;
 
 /// Runs the shards of the grid but for some; returns their files.
 fn run_shards(folder: &Folder, grid: &str, of: usize, ending: &str, lost: &[usize]) -> Vec<String> {
@@ -92,15 +93,7 @@ fn a_killed_shard_goes_on_where_it_was() {
     let folder = Folder::new();
     let grid = folder.write("grid.toml", GRID.replace("num_requests = 40", "num_requests = 20000"));
     let out = folder.path("part-2.csv");
-    let rows = || std::fs::read_to_string(&out).unwrap_or_default().matches('\n').count().saturating_sub(1);
-    let args = ["sweep", "--efficiency", "ideal", &grid, "--shard", "2/2", "--out", &out, "--threads", "1"];
-    let mut child = binary().args(args).stdout(std::process::Stdio::null()).spawn().unwrap();
-    while rows() == 0 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let saved = rows();
+    let saved = killed(&grid, &out, &["--shard", "2/2"]);
     assert!((1..=6).contains(&saved));
     // What is missing is known before and after.
     let (first, merged) = (folder.path("part-1.csv"), folder.path("merged.csv"));
